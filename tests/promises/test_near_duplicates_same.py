@@ -21,7 +21,6 @@ import pytest
 import penstock
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.memory import process_tree
-from penstock.prepare.stages.dedup import runs
 from tests.promises import killing, near_making, text_making, workshop
 from tests.promises.killing import assert_no_leftovers, points_of
 from tests.promises.near_making import SURE, Corpus
@@ -319,8 +318,6 @@ def test_a_flipped_byte_between_the_passes_is_named_or_decides_nothing(few, die,
         shutil.rmtree(tmp_path / "out")
         shutil.copytree(tmp_path / "before", tmp_path / "out")
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1 :])
-        for cache in (runs._opened, runs.open_runs):  # as in a process of its own
-            cache.cache_clear()
         try:
             penstock.run(job)
         except IntegrityError as error:

@@ -3,37 +3,20 @@
 import errno
 import io
 import os
-import socket
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import cache
 from typing import Any, Protocol
 
 from penstock.base.errors import file_error
 from penstock.base.faults import operation
-from penstock.base.fingerprint import digest
-from penstock.base.machine import boot_id
 
 _KINDS = {stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
 
 
 def unique_name(name: str) -> str:
-    """A file name that no other process has, in no container and on no machine; it ends as `name` does.
-
-    It begins with the machine's own: `is_of_this_machine` tells who may still be writing.
-    """
-    return f"{_this_machine()}-{os.urandom(8).hex()}-{os.path.basename(name)[-40:]}"
-
-
-def is_of_this_machine(name: str) -> bool:
-    """Whether the name was made since this machine was started, in whatever container."""
-    return name.startswith(f"{_this_machine()}-")
-
-
-@cache
-def _this_machine() -> str:
-    return digest((boot_id() or socket.gethostname()).encode())[:12]
+    """A file name that no other process has, in no container and on no machine; it ends as `name` does."""
+    return f"{os.urandom(8).hex()}-{os.path.basename(name)[-40:]}"
 
 
 class Copyable(Protocol):
@@ -92,11 +75,14 @@ class ReadFile(io.FileIO):
 class WriteFile:
     """A file being written. `write` returns when every byte has been taken."""
 
-    def __init__(self, path: str, flags: int) -> None:
+    def __init__(self, path: str, flags: int, mode: int = 0o666) -> None:
         self.path = path
         self.size = 0
         with doing("create", path, "open"):
-            self._descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._descriptor = self._open(path, flags | os.O_CLOEXEC, mode)
+
+    def _open(self, path: str, flags: int, mode: int) -> int:
+        return os.open(path, flags | os.O_CREAT, mode)
 
     def write(self, data: bytes | memoryview) -> None:
         view = memoryview(data).cast("B")

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import resource
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,6 +46,12 @@ def free_disk(path: str) -> int:
     while not place.exists():
         place = place.parent
     return shutil.disk_usage(place).free
+
+
+def open_files_limit() -> int:
+    """How many files this process may have open at a time."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else 1 << 20
 
 
 def boot_id() -> str:

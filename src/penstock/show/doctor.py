@@ -16,6 +16,7 @@ from rich.text import Text
 from penstock.base import machine
 from penstock.base.memory import own_memory
 from penstock.base.sizes import counted, format_size, parse_size
+from penstock.base.stores.mounts import file_system
 from penstock.prepare.job.config import Config
 from penstock.show.cached import cache_words
 from penstock.show.tables import make_list, make_table
@@ -133,7 +134,7 @@ def _open_files() -> Check:
 def _disk(name: str, path: str, change: str) -> Check:
     given = Path(path).absolute()
     place = next(each for each in (given, *given.parents) if each.exists())
-    kind = _file_system(place)
+    kind = file_system(str(place)).kind
     free = machine.free_disk(path)
     found = f"{format_size(free)} free at {place}{f', {kind}' if kind else ''}"
     if not os.access(place, os.W_OK):
@@ -141,17 +142,6 @@ def _disk(name: str, path: str, change: str) -> Check:
     if kind in ("tmpfs", "ramfs") and name == "output disk":
         return Check(name, "warn", found, f"its files are held in memory, and count against a container; {change}")
     return _check(name, free >= _LEAST_DISK, found, change)
-
-
-def _file_system(place: Path) -> str:
-    """The type of the file system that holds `place`, where /proc/mounts tells."""
-    try:
-        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
-    except OSError:  # not Linux
-        return ""
-    real = place.resolve()
-    holding = [(point, kind) for point, kind in mounts if real.is_relative_to(point.replace("\\040", " "))]
-    return max(holding, key=lambda mount: len(mount[0]))[1] if holding else ""
 
 
 def _cache() -> Check:

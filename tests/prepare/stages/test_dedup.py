@@ -29,6 +29,7 @@ from penstock.prepare.passes.match import matching
 from penstock.prepare.passes.match.hash import KeysInto
 from penstock.prepare.passes.match.matching import MatchWork, match
 from penstock.prepare.passes.ranged import KeyRange
+from penstock.prepare.rows.kept import forget_kept
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup import runs
 from penstock.prepare.stages.dedup.losers import bits_of, read_losers, set_bits
@@ -40,7 +41,6 @@ from penstock.prepare.stages.dedup.runs import (
     entries_of,
     hash_texts,
     open_runs,
-    open_written,
     repeats,
     sort_order,
 )
@@ -82,7 +82,7 @@ def lost(folder: Store, keys: tuple[FileFacts, ...], losers: list[FileFacts]) ->
     """Of each slice: whether each row is a duplicate, and whether an earlier job has had it."""
     found = []
     for number, facts in enumerate(keys):
-        file = open_written(folder, facts)
+        file = open_runs(folder, facts)
         rows = file.file.facts["rows"]
         both = read_losers(folder, file, losers, number)
         found.append(tuple(bits_of(each, 0, rows).tolist() for each in both))
@@ -143,7 +143,8 @@ def _key(text: str) -> tuple[int, int]:
 
 def _keys_in(path: Path) -> list[tuple[int, int]]:
     store = open_store(path.parent)
-    file = open_runs(store, path.name, runs.read_index(store, path.name).digest)
+    index = runs.read_index(store, path.name)
+    file = open_runs(store, FileFacts(path.name, index.source.size, index.digest))
     return [(int(high), int(low)) for keys in file.entries() for high, low in keys.tolist()]
 
 
@@ -210,7 +211,7 @@ def _file(path: Path, pieces: list[Any], dtype: np.dtype[Any]) -> runs.RunsFile:
         for piece in pieces:
             writer.write(piece)
         facts = writer.finish({})
-    return open_written(open_store(str(path)), facts)
+    return open_runs(open_store(str(path)), facts)
 
 
 @given(
@@ -273,8 +274,7 @@ def _flips(path: Path, step: int = 61) -> Iterator[int]:
 
 def _forget_opened():
     """As in a process of its own."""
-    runs._opened.cache_clear()
-    open_runs.cache_clear()
+    forget_kept()
 
 
 def test_a_flipped_byte_in_keys_or_losers_is_named(tmp_path):

@@ -9,15 +9,20 @@ import fcntl
 import mmap
 import os
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 
 from penstock.base import machine
-from penstock.base.errors import file_error
+from penstock.base.errors import OutputError, file_error
 from penstock.base.faults import crash_point
-from penstock.base.files import PlacedFile, ReadFile, WriteFile, doing, is_of_this_machine, unique_name
+from penstock.base.files import PlacedFile, ReadFile, WriteFile, doing, unique_name
+from penstock.base.fingerprint import digest
+from penstock.base.stores.mounts import file_system
+from penstock.base.stores.scratch import scratch_folder
 from penstock.base.stores.store import STATE, HeldElsewhere
 
 TEMPORARY = f"{STATE}/tmp"
@@ -26,6 +31,8 @@ RUN_PREFIX = "run-"  # of a folder in it: what a run of several machines writes
 _GONE = ".gone"
 _ABANDONED_SECONDS = 3600
 _FENCE_SECONDS, _FENCE_PAUSE_SECONDS = 60.0, 0.05
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)  # SMB and some FUSE: for folders alone
 
 
 @dataclass(frozen=True)
@@ -36,12 +43,13 @@ class LocalStore:
 
     @property
     def session(self) -> str:
-        """Name of the time since boot. Files that are not synced last that long; without a name, all are synced."""
-        return machine.boot_id()
+        """Name of the time since boot. Files that are not synced last that long; without a name, all are synced: so are
+        those of a shared folder, in which another machine may resume."""
+        return "" if file_system(self.root).is_shared else machine.boot_id()
 
     @property
     def scratch_folder(self) -> str:
-        return self._path(TEMPORARY)
+        return scratch_folder(self._path(TEMPORARY))
 
     def _path(self, name: str) -> str:
         return os.path.join(self.root, name)
@@ -129,7 +137,8 @@ class LocalStore:
     def _temporary(self, name: str) -> str:
         """Path of a file that will be renamed to `name`."""
         self._make_folder(TEMPORARY)
-        return self._path(f"{TEMPORARY}/{unique_name(name)}")
+        folder = self._path(TEMPORARY)
+        return os.path.join(folder, f"{_reach(folder)}-{unique_name(name)}")
 
     def commit_bytes(self, name: str, data: bytes) -> None:
         with self.commit(name) as file:
@@ -201,6 +210,8 @@ class LocalStore:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except OSError as error:
+            if error.errno in _NO_LOCKS:
+                raise self._refusal_without_locks(error) from error
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise file_error(error, "lock", self._path(LOCK)) from error
             holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "a run that has just started"
@@ -210,22 +221,32 @@ class LocalStore:
                 next_step=f"wait for it, stop it, or choose another `{key}:`",
             ) from None
 
+    def _refusal_without_locks(self, error: OSError) -> OutputError:
+        found = file_system(self.root)
+        return OutputError(
+            f"this folder cannot be locked: its file system{f' ({found.kind})' if found.kind else ''} answers "
+            f"{errno.errorcode.get(error.errno or 0, '')} to flock, so nothing would keep two runs apart",
+            where=self.root,
+            next_step="mount it with locks (Lustre: -o flock; NFS: version 4, or start rpc.statd; not nolock), "
+            "or write to a disk of this machine and copy the finished dataset",
+        )
+
     def can_be_held(self) -> bool:
         return os.access(self._path(LOCK), os.W_OK)
 
     def sweep(self, whole: bool = False) -> None:
-        """The lock proves that writers of this machine are dead. It may not reach other machines that share the folder:
-        a file of theirs goes when nobody has written to it for an hour, by the clock of the file system."""
+        """The lock proves that writers within its reach are dead. Others may share the folder: a file of theirs goes
+        when nobody has written to it for an hour, by the clock of the file system."""
         path = self._path(TEMPORARY)
         if not os.path.isdir(path):
             return
         with doing("remove", path, "remove"):
             os.utime(path)
-            old = os.stat(path).st_mtime - _ABANDONED_SECONDS
+            old, reach = os.stat(path).st_mtime - _ABANDONED_SECONDS, _reach(path)
             for name in (each for each in os.listdir(path) if not each.startswith(RUN_PREFIX)):
                 with suppress(FileNotFoundError):  # another machine has just finished it
                     each = os.path.join(path, name)
-                    if whole or is_of_this_machine(name) or os.stat(each).st_mtime < old:
+                    if whole or name.startswith(reach) or os.stat(each).st_mtime < old:
                         os.unlink(each)
             with suppress(OSError):  # something is left
                 os.rmdir(path)
@@ -259,6 +280,22 @@ def fence_run(folder: str) -> None:
             time.sleep(_FENCE_PAUSE_SECONDS * os.path.lexists(gone))
 
 
+def _reach(folder: str) -> str:
+    """A name for those whose lock on this folder is the same as ours: they have one kernel and one mount.
+
+    Containers of one machine have one boot id. Where each mounts the folder for itself, no lock of one reaches another;
+    then the numbers of their file systems differ. Copies of a virtual machine have all but the host name in common.
+    A machine without a boot id cannot be told from others: each process is alone.
+    """
+    return digest(f"{_this_machine()} {os.stat(folder).st_dev}".encode())[:12]
+
+
+@cache
+def _this_machine() -> str:
+    boot = machine.boot_id()
+    return f"{boot} {socket.gethostname()}" if boot else os.urandom(8).hex()
+
+
 def _unless_missing(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
@@ -269,5 +306,8 @@ def sync_folder(path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise
         finally:
             os.close(descriptor)

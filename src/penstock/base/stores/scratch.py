@@ -1,15 +1,60 @@
-"""Scratch: local files without a name, for what will be copied elsewhere or read again by the same process."""
+"""Scratch: local files without a name, for what will be copied elsewhere or read again by the same process.
 
+They lie on the disk of the output, so that the kernel copies their bytes. A shared folder would send them over the
+network twice, and keep a name for a file without one: then they lie in a folder of this machine.
+"""
+
+import errno
 import mmap
 import os
+import tempfile
 from contextlib import AbstractContextManager, nullcontext
 from typing import Self
 
+from penstock.base.errors import ConfigError
 from penstock.base.files import WriteFile, doing, unique_name
+from penstock.base.stores.mounts import file_system
+
+VARIABLE = "PENSTOCK_SCRATCH_DIR"
+
+
+def scratch_folder(own: str) -> str:
+    """The folder for scratch files of an output whose own folder for them would be `own`."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return os.path.abspath(named)
+    if not file_system(own).is_shared:
+        return own
+    places = [tempfile.gettempdir(), "/var/tmp"]
+    return next((each for each in places if _serves(each)), own)
+
+
+def _serves(folder: str) -> bool:
+    """Whether it is on a disk of this machine: memory would count against the budget, which the plan does not know."""
+    found = file_system(folder)
+    return not found.is_shared and not found.is_in_memory and os.access(folder, os.W_OK | os.X_OK)
+
+
+def refuse_scratch() -> None:
+    """Refuse a folder in PENSTOCK_SCRATCH_DIR that cannot serve."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return
+    folder, reason = os.path.abspath(named), ""
+    if not os.path.isdir(folder):
+        reason = "is not a folder"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        reason = "is not writable"
+    elif file_system(folder).is_in_memory:
+        reason = f"is {file_system(folder).kind}: scratch files would take memory that `memory:` does not count"
+    if reason:
+        raise ConfigError(
+            f"{VARIABLE} {reason}", where=folder, next_step="name a folder on a disk of this machine, or unset it"
+        )
 
 
 class Scratch(WriteFile):
-    """A file without a name; the kernel removes it with its last user.
+    """A file without a name, which only this user may read; the kernel removes it with its last user.
 
     A process uses its scratch files again and again: overwriting pages that are in memory costs a quarter of
     finding new ones (benchmarks/LOG.md).
@@ -20,8 +65,19 @@ class Scratch(WriteFile):
         path = os.path.join(folder, unique_name("scratch"))
         with doing("create the folder", folder, "mkdir"):
             os.makedirs(folder, exist_ok=True)
-        super().__init__(path, os.O_RDWR | os.O_EXCL)
+        super().__init__(path, os.O_RDWR | os.O_EXCL, 0o600)
+
+    def _open(self, path: str, flags: int, mode: int) -> int:
+        """A kill leaves nothing, where the file system can make a file that never had a name."""
+        if hasattr(os, "O_TMPFILE"):
+            try:
+                return os.open(self.folder, flags | os.O_TMPFILE, mode)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS):
+                    raise
+        descriptor = super()._open(path, flags, mode)
         os.unlink(path)
+        return descriptor
 
     @property
     def name(self) -> str:

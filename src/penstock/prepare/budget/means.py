@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from penstock.base.machine import free_disk
 from penstock.base.memory import Budget, give_back_heap, own_memory
 from penstock.base.stores import open_store
+from penstock.base.stores.scratch import refuse_scratch
+from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured, Measurement
 from penstock.prepare.budget.room import NOBODY_COUNTS, Room
 
 MARGIN = 1.25  # over what a task was measured to add: allocators keep more as it goes on
 HOLD_MARGIN = 1.1  # over the bytes that are kept: they come in pieces
 SLACK_BYTES = 4 << 20  # and a little per worker, which matters when batches are small
+
+
+class ScratchDisk(NamedTuple):
+    """Folder for scratch files that are not on the disk of the output, and its free bytes."""
+
+    folder: str
+    free_bytes: int
+
+    @classmethod
+    def of(cls, store: Store) -> ScratchDisk | None:
+        refuse_scratch()
+        folder = store.scratch_folder
+        return None if folder.startswith(store.root) else cls(folder, free_disk(folder))
 
 
 @dataclass(frozen=True)
@@ -26,6 +43,7 @@ class Means:
     free_disk: int
     driver_bytes: int
     measured: Measured
+    scratch: ScratchDisk | None = None
 
     @classmethod
     def here(cls, budget: Budget, cores: int, output: str, growth: int, measured: Measured) -> Means:
@@ -33,7 +51,9 @@ class Means:
         store = open_store(output)
         # Bytes of an earlier run in this output are there already, or will be replaced.
         held = sum(max(store.size(name), 0) for name in store.list()) if store.exists("") else 0
-        return cls(budget, cores, store.free_bytes() + held, own_memory().counted + growth, measured)
+        return cls(
+            budget, cores, store.free_bytes() + held, own_memory().counted + growth, measured, ScratchDisk.of(store)
+        )
 
 
 @dataclass(frozen=True)
@@ -59,6 +79,7 @@ class Projection:
     output_bytes: int
     seconds: float
     rows: int
+    scratch_bytes: int = 0  # of all tasks at one time
 
 
 def memory_of(workers: int, batch_bytes: int, hold_bytes: int, cost: Measurement, means: Means) -> int:

@@ -13,6 +13,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measurement
 from penstock.prepare.budget.means import Means, Projection, Settings
 from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.rows.kept import forget_kept
 from penstock.prepare.rows.rows import INNER
 from penstock.shards.columns import FileFacts
 from penstock.shards.manifest import ShardFacts, Step
@@ -180,8 +181,9 @@ class Work(ABC):
     @abstractmethod
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost) -> LedgerRow: ...
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Close what its tasks have opened in this process."""
+        forget_kept()
 
 
 @dataclass(frozen=True)

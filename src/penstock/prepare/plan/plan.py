@@ -75,6 +75,11 @@ class Plan(Shown):
         return sum(each.projected.output_bytes for each in self.passes)
 
     @property
+    def scratch_bytes(self) -> int:
+        """Bytes in scratch files, at most at one time, estimated."""
+        return max(each.projected.scratch_bytes for each in self.passes)
+
+    @property
     def workers(self) -> int:
         """Processes of the pass that has most of them."""
         return max(each.settings.workers for each in self.passes)
@@ -114,6 +119,7 @@ def make_plan(job: Job, passes: tuple[Pass, ...], means: Means) -> Plan:
         planned.append(Planned(each, tasks, replace(settings, task_bytes=task_bytes), projected))
     plan = Plan(job.config, job.survey, means, tuple(planned), job.semantic, job.splits, job.fingerprint)
     _refuse_without_disk(plan)
+    _refuse_without_scratch(plan)
     return plan
 
 
@@ -141,4 +147,15 @@ def _refuse_without_disk(plan: Plan) -> None:
             f"{format_size(spill)} while they are written); {format_size(plan.means.free_disk)} is free",
             where=plan.config.output_path,
             next_step="free some space, choose another `output:`, or `select` fewer columns",
+        )
+
+
+def _refuse_without_scratch(plan: Plan) -> None:
+    scratch = plan.means.scratch
+    if scratch and plan.scratch_bytes > scratch.free_bytes:
+        raise PlanError(
+            f"the job needs about {format_size(plan.scratch_bytes)} for scratch files; "
+            f"{format_size(scratch.free_bytes)} is free",
+            where=scratch.folder,
+            next_step="set PENSTOCK_SCRATCH_DIR to a folder on a larger disk of this machine, or allow more `memory:`",
         )

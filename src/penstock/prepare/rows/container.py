@@ -8,13 +8,12 @@ Who writes blocks (spill.py, part.py, runs.py) keeps a table of them. An array m
 from __future__ import annotations
 
 import json
-import os
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import xxhash
@@ -22,6 +21,7 @@ import xxhash
 from penstock.base.errors import IntegrityError
 from penstock.base.fingerprint import digest
 from penstock.base.stores.store import Store, Writer
+from penstock.prepare.rows.kept import OpenFile, keep_open
 from penstock.shards.columns import FileFacts
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +30,7 @@ BLOCK = np.dtype([("start", "<i8"), ("length", "<i8"), ("checksum", "<u8")])
 _GROUP = np.dtype([("first", "<i8"), ("last", "<i8"), ("checksum", "<u8")])  # of its place and items
 _TRAILER = struct.Struct("<QQ")  # of the index: its xxh3, its length
 _TAIL_BYTES = 1024  # what is read first: most indexes are within
+_READ_BYTES = 1 << 19  # of blocks that are read at once, and one more block
 _xxh3 = xxhash.xxh3_64_intdigest
 
 
@@ -46,11 +47,12 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Stored:
-    """A committed file. It is opened for each range, unless it is `opened` for several: a large job has more of them
-    than a process may have open."""
+    """A committed file. It is opened for each range, unless it is `opened` for several, or kept open for all tasks:
+    this may be a file whose index has the digest `written`."""
 
     store: Store
     name: str
+    written: str = ""
 
     @property
     def path(self) -> str:
@@ -64,12 +66,16 @@ class Stored:
         return size
 
     def read_range(self, start: int, length: int) -> bytes:
-        return self.store.read_range(self.name, start, length)
+        with self.opened() as source:
+            return source.read_range(start, length)
 
     @contextmanager
-    def opened(self) -> Iterator[Source]:
+    def opened(self) -> Iterator[_Open]:
+        if kept := self.written and keep_open(self.store, self.name, self.written):
+            yield _Open(self, kept)
+            return
         with self.store.open(self.name) as file:
-            yield _Open(self, file)
+            yield _Open(self, OpenFile(file))
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class _Open:
     """A committed file that is open: to open it costs more than to read a small range."""
 
     stored: Stored
-    file: BinaryIO
+    open: OpenFile
 
     @property
     def path(self) -> str:
@@ -85,11 +91,10 @@ class _Open:
 
     @property
     def size(self) -> int:
-        return self.file.seek(0, os.SEEK_END)
+        return self.open.size
 
     def read_range(self, start: int, length: int) -> bytes:
-        self.file.seek(start)
-        return self.file.read(length)
+        return self.open.read_range(start, length)
 
     def opened(self) -> AbstractContextManager[Source]:
         return nullcontext(self)
@@ -202,6 +207,18 @@ class Container:
             raise self.damaged(f"bytes {start:,} to {start + length:,}{of}")
         return data
 
+    def blocks(self, places: Array, of: str = "") -> Iterator[memoryview]:
+        """Blocks at `places` (start, length, checksum); those that lie one after the other are read at once."""
+        with self.source.opened() as source:
+            for run in _runs(places):
+                first, (start, length, _) = run["start"][0], run[-1].tolist()
+                view = memoryview(source.read_range(int(first), start + length - int(first)))
+                for start, length, checksum in run.tolist():
+                    data = view[start - first : start - first + length]
+                    if _xxh3(data) != checksum:
+                        raise self.damaged(f"bytes {start:,} to {start + length:,}{of}")
+                    yield data
+
     def array(self, name: str) -> Array:
         start, count, dtype, checksum = self.facts["arrays"][name]
         data = self.source.read_range(start, count * np.dtype(dtype).itemsize)
@@ -227,8 +244,22 @@ class Container:
         return data
 
 
+def _runs(places: Array) -> Iterator[Array]:
+    """Places of blocks in runs of some bytes, without a gap."""
+    ends = places["start"] + places["length"]
+    gaps = np.flatnonzero(places["start"][1:] != ends[:-1]) + 1
+    for run in np.split(places, gaps) if len(places) else []:
+        sizes = np.cumsum(run["length"]) - run["length"]
+        yield from np.split(run, np.flatnonzero(np.diff(sizes // _READ_BYTES)) + 1)
+
+
 def open_container(source: Source, words: Words, written: str = "") -> Container:
     """The file, whose index has the digest `written`, where that is known."""
+    with source.opened() as opened:
+        return replace(_open_container(opened, words, written), source=source)
+
+
+def _open_container(source: Source, words: Words, written: str) -> Container:
     size = source.size
     if size < _TRAILER.size:
         raise words.damaged(source.path, f"{size:,} bytes are too few")

@@ -1,4 +1,4 @@
-"""Spill: rows on disk in parts, as Arrow chunks in a container. Next: merging.py.
+"""Spill: rows on disk in parts, as Arrow chunks in a container. Next: catalogue.py.
 
 Parts are the buckets of a scatter task, or the ranges of a bucket that is cut finer. The table of chunks is in groups
 by part: whoever wants one part reads two small ranges and that part's chunks. A chunk is an Arrow IPC stream of one
@@ -218,8 +218,8 @@ class Chunks:
     def read(self) -> Iterator[pa.RecordBatch]:
         with self.file.source.opened() as source:
             file = replace(self.file, source=source)
-            for start, length, checksum, *_ in self.entries.tolist():
-                yield pa.ipc.open_stream(file.block(start, length, checksum)).read_next_batch()
+            for place in self.entries[list(BLOCK.names or ())].tolist():
+                yield pa.ipc.open_stream(file.block(*place)).read_next_batch()
 
 
 def read_chunks(source: container.Source, part: int, written: str = "") -> Chunks:
@@ -235,7 +235,13 @@ def decoded_bytes(store: Store, name: str) -> int:
     return read_chunks(container.Stored(store, name), 0).decoded_bytes
 
 
-def rows_by_part(store: Store, name: str) -> Array:
-    file = container.open_container(container.Stored(store, name), _WORDS)
-    rows = np.append(0, np.cumsum(file.array(_CHUNKS).view(ENTRY)["rows"]))
-    return np.diff(rows[file.groups(_CHUNKS)])
+def read_table(source: container.Source, written: str) -> tuple[Array, Array]:
+    """Chunks of all parts of a file whose index has the digest `written`, and where in that table each part begins."""
+    with source.opened() as held:
+        file = container.open_container(held, _WORDS, written)
+        return file.array(_CHUNKS).view(ENTRY), file.groups(_CHUNKS)
+
+
+def chunks_at(source: container.Source, entries: Array) -> Chunks:
+    """Chunks of a file whose table was read elsewhere."""
+    return Chunks(container.Container(source, _WORDS, {}, ""), entries)

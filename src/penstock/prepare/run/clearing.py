@@ -7,6 +7,7 @@ from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.events import LIVE
 from penstock.base.stores.store import PLAN, STATE, Store
 from penstock.prepare.ledger import TASKS, remove_announced
+from penstock.prepare.rows.kept import forget_kept
 from penstock.shards.manifest import MANIFEST, Manifest, ShardFacts, read_manifest
 
 # Names that only penstock gives; a person's file that lies among them is left alone.
@@ -52,6 +53,7 @@ def remove_leftovers(store: Store, manifest: Manifest) -> None:
 def remove_scaffolding(store: Store) -> None:
     """Remove what tasks have left for each other: all that lies in the folders of the state but the ledger; and the
     last sample, which a killed run has left."""
+    forget_kept()  # a shared folder with a removed file in it that is still open cannot be removed
     store.remove(LIVE)
     for name in store.entries(STATE):
         if name.endswith("/") and name != f"{TASKS}/":

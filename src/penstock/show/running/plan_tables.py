@@ -71,6 +71,9 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", f"{projected} projected, including {reserved} reserved; {allowed} allowed ({memory['allowed_by']})"
     most, kept, free = (format_size(facts["disk"][name]) for name in ("most_bytes", "kept_bytes", "free_bytes"))
     yield "disk", f"{most} at most while it runs, {kept} when it is done; {free} free"
+    if scratch := facts["scratch"]:
+        most, free = format_size(scratch["most_bytes"]), format_size(scratch["free_bytes"])
+        yield "scratch", f"{most} at most in {scratch['folder']}; {free} free"
     workers = f"{by_workers(settings['workers'])}{_thread_words(settings)}"
     yield "settings", f"strategy {settings['strategy']}: {workers}, {counted(settings['cores'], 'core')}"
     for note in facts["notes"]:

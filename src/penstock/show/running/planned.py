@@ -67,6 +67,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
             "kept_bytes": plan.output_bytes,
             "free_bytes": means.free_disk,
         },
+        "scratch": {**means.scratch._asdict(), "most_bytes": plan.scratch_bytes} if means.scratch else None,
         "passes": passes,
         "schema": {
             "in": [_column_facts(each) for each in survey.schema],

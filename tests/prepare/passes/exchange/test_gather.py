@@ -146,7 +146,7 @@ def test_progress_is_told_while_rows_are_read(tmp_path: Path):
     columns, exchange = CASES["many keys"]
     names = making.spill(tmp_path, _tables(columns, 2), exchange)
     told: list[int] = []
-    list(gather.gather(making.gathering(tmp_path, exchange, 5000, told.append), names, 0))
+    making.gathered(tmp_path, names, exchange, range(1), 5000, told.append)
     assert sum(told) >= ROWS
 
 

@@ -14,7 +14,7 @@ from penstock.prepare.passes.near import pairing
 from penstock.prepare.passes.near.pairing import Counted, pairs_in
 from penstock.prepare.passes.near.ranges import NUMBER_BITS, pieces_of
 from penstock.prepare.passes.near.sign import BLOCK, RANKED
-from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_written
+from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_runs
 
 KEY = 12_345
 
@@ -31,7 +31,7 @@ def crowded(folder: Path, counts: list[int], run: int = 1000) -> list[RunsFile]:
             for start in range(0, count, run):
                 writer.write(entries[start : start + run])
             facts = writer.finish({})
-        files.append(open_written(open_store(str(folder)), facts))
+        files.append(open_runs(open_store(str(folder)), facts))
     return files
 
 

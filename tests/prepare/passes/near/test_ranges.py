@@ -16,7 +16,7 @@ from penstock.prepare.passes.near import ranges
 from penstock.prepare.passes.near.pairing import PAIR
 from penstock.prepare.passes.near.ranges import END, WORD, OrderedWriter, pieces_of
 from penstock.prepare.passes.near.sign import BAND
-from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_written
+from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_runs
 
 WORDS = st.sampled_from([0, 1, 2, 2**32, 2**32 + 1, 2**63, 2**64 - 1])
 RUNS = st.lists(st.lists(st.lists(st.tuples(WORDS, WORDS), max_size=12), max_size=3), max_size=4)
@@ -32,7 +32,7 @@ def ordered(folder: Path, runs: list[list[list[tuple[int, int]]]], block: int) -
             for run in each:
                 writer.write(np.array(sorted(run), PAIR))
             facts = writer.finish({})
-        files.append(open_written(open_store(str(folder)), facts))
+        files.append(open_runs(open_store(str(folder)), facts))
     return files
 
 
@@ -46,7 +46,7 @@ def banded(folder: Path, runs: list[np.ndarray[Any, Any]], block: int) -> list[R
             entries["high"], entries["number"] = np.sort(keys), np.arange(len(keys))
             writer.write(entries)
             facts = writer.finish({})
-        files.append(open_written(open_store(str(folder)), facts))
+        files.append(open_runs(open_store(str(folder)), facts))
     return files
 
 

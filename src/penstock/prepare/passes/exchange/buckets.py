@@ -1,13 +1,15 @@
 """Buckets: the rows of a bucket -> the records that a stage makes of them. The worker's half of gather.py."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from penstock.base.stores import open_store
 from penstock.prepare.passes.exchange.merging import Gathering, gather
 from penstock.prepare.passes.folds.source import Attempt, Source
+from penstock.prepare.rows.catalogue import chunks_of_part, write_catalogue
 from penstock.prepare.rows.order import Bucket, Sorted
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.interfaces import Exchanges
@@ -22,6 +24,13 @@ class FromBuckets(Source):
     name: str
     reducer: Exchanges
     spills: tuple[FileFacts, ...]  # in the order of their rows' positions
+    buckets: int
+    catalogue: str  # name of the catalogue of their chunks
+    written: FileFacts | None = None  # the same, when it is there
+
+    def ready(self, root: str) -> Self:
+        """Write the catalogue: so the index of each spill is read once, and not by every task."""
+        return replace(self, written=write_catalogue(open_store(root), self.catalogue, self.spills, self.buckets))
 
     @property
     def reducers(self) -> dict[int, Stage]:
@@ -45,8 +54,11 @@ class FromBuckets(Source):
                 yield run
 
         ranges = max(sort_bytes - self.reducer.keeps_bytes(), sort_bytes // 4)  # beside what it keeps of the run before
-        how = Gathering(open_store(attempt.work.root), self.reducer.exchange(), sort_bytes, ranges, moved)
-        for batch in self.reducer.reduce(counting(gather(how, self.spills, bucket))):
+        store = open_store(attempt.work.root)
+        assert self.written
+        how = Gathering(store, self.reducer.exchange(), sort_bytes, ranges, moved)
+        chunks = chunks_of_part(store, self.written, self.spills, bucket)
+        for batch in self.reducer.reduce(counting(gather(how, chunks))):
             if self.stage in taps:
                 taps[self.stage].add_at_once(batch)
             yield Rows(batch, 0, (str(Bucket(bucket)),), np.arange(first.made, first.made + batch.num_rows))

@@ -2,19 +2,17 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from penstock.base.errors import PenstockError
 from penstock.base.sizes import counted
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured
 from penstock.prepare.passes import Account, Batches, Facts, LedgerRows, Left, Task
 from penstock.prepare.passes.exchange.buckets import FromBuckets
-from penstock.prepare.passes.exchange.scatter import side_of
+from penstock.prepare.passes.exchange.scatter import SPILL, side_of
 from penstock.prepare.passes.folds.fold import Reader, Written
 from penstock.prepare.passes.job import Inputs, Job
+from penstock.prepare.rows.catalogue import rows_by_part
 from penstock.prepare.rows.order import Bucket, Exchange
-from penstock.prepare.rows.spill import rows_by_part
 from penstock.prepare.stages.interfaces import Exchanges
 
 BUCKETS = "buckets"
@@ -28,7 +26,6 @@ class Buckets(Reader):
     scatter: int  # the pass that spilled
     reducer: Exchanges
     buckets: int
-    spills: tuple[str, ...]  # in the order of their rows' positions
     word = BUCKETS
 
     @property
@@ -42,9 +39,14 @@ class Buckets(Reader):
     def inputs(self) -> Inputs:
         return [(Bucket(number), [number]) for number in range(self.buckets)]
 
+    def bytes_to_sort(self, measured: Measured) -> int:
+        return self._spilled_bytes(measured) // self.buckets
+
+    def _spilled_bytes(self, measured: Measured) -> int:
+        return int(self.job.rows * measured.slices.given_per_row * measured.spilled_row_bytes)
+
     def batches(self, measured: Measured) -> Batches:
-        every = int(self.job.rows * measured.slices.given_per_row * measured.spilled_row_bytes)
-        bucket = every // self.buckets
+        every, bucket = self._spilled_bytes(measured), self.bytes_to_sort(measured)
         kept = min(self.reducer.keeps_bytes(), every or 2**62)  # beside a run, when it has several
         least = kept + (2 << 20)
         return Batches(max(min(8 * bucket, every, _MOST_SORTED), least), max(bucket, least), least)
@@ -56,13 +58,15 @@ class Buckets(Reader):
 
     def source(self, takes_codes: bool, left: Left) -> FromBuckets:  # noqa: ARG002
         spills = tuple(row.spill for row in left.rows.get(self.scatter, ()) if row.spill)
-        return FromBuckets(self.stage, self.job.names[self.stage], self.reducer, spills)
+        return FromBuckets(self.stage, self.job.names[self.stage], self.reducer, spills, self.buckets, self._catalogue)
+
+    @property
+    def _catalogue(self) -> str:
+        return f"{SPILL}/{self.scatter}.places"
 
     def order(self, tasks: list[Task], store: Store) -> list[Task]:
         """Buckets, largest first: a large one at the end would leave the other workers idle."""
-        rows = np.zeros(self.buckets, "i8")
-        for name in self.spills:
-            rows += rows_by_part(store, name)
+        rows = rows_by_part(store, self._catalogue)
         return sorted(tasks, key=lambda task: -int(rows[task.input.number]))
 
     def count(self, account: Account, rows: LedgerRows) -> Account:

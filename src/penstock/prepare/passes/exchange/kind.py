@@ -17,9 +17,7 @@ def _exchanged(so_far: SoFar, number: int) -> SoFar:
 
     buckets = bucket_count(job.survey.bytes, job.config.slice_bytes)
     ending = scatter_ending(job, scatter, number, stage.exchange(), buckets)
-    assert ending.into
-    spills = ending.into.left(so_far.reader.task_count)
-    reader = Buckets(job, number, scatter, stage, buckets, spills)
+    reader = Buckets(job, number, scatter, stage, buckets)
     scattered = so_far.fold("scatter", number + 1, ending, so_far.riding)
     return replace(scattered, first=number + 1, reader=reader, tries=try_buckets, riding=())
 

@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from penstock.base.stores.scratch import Scratch, borrow_scratch, return_scratch
 from penstock.base.stores.store import Store
-from penstock.prepare.rows.container import ContainerWriter, Stored
+from penstock.prepare.rows.container import ContainerWriter
 from penstock.prepare.rows.order import Array, Exchange, Name, Sorted, Word, sort_rows, sort_words
 from penstock.prepare.rows.spill import Chunks, SpillWriter, read_chunks, with_codes
-from penstock.shards.columns import FileFacts
 
 _MOST_RANGES = 256
 _SAMPLES_A_CHUNK = 64
@@ -34,11 +33,10 @@ class Gathering:
     moved: Callable[[int], None]  # told of rows as they are read, some more than once
 
 
-def gather(how: Gathering, spills: Sequence[FileFacts], bucket: int) -> Iterator[Sorted]:
-    """The rows of a bucket in canonical order. `spills` stand in the order of their rows' positions."""
-    read = (read_chunks(Stored(how.store, each.file), bucket, each.digest) for each in spills)
+def gather(how: Gathering, chunks: Sequence[Chunks]) -> Iterator[Sorted]:
+    """The rows of a bucket in canonical order. Its chunks stand in the order of their rows' positions."""
     last: pa.RecordBatch | None = None
-    for run in _sorted(how, [chunks for chunks in read if len(chunks.entries)]):
+    for run in _sorted(how, chunks):
         yield _continued(last, run, how.exchange)
         last = _key(run.batch.slice(run.batch.num_rows - 1), how.exchange.by)
 

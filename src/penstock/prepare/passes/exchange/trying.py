@@ -24,7 +24,12 @@ def try_buckets(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tried:
     later = [number for number, stage in work.stages.items() if isinstance(stage, Applies)]
     work = replace(work, fits=(*work.fits, *later))  # what needs an artifact is passed over
     store = open_store(work.root)
-    points = how.points((decoded_bytes(store, spill) for spill in left), partial(_gather_some, work, how, left))
+    assert isinstance(work.source, FromBuckets)
+    sources = [
+        replace(work.source, spills=(FileFacts(spill, 0, ""),), buckets=1, catalogue=f"{spill}.places").ready(work.root)
+        for spill in left
+    ]
+    points = how.points((decoded_bytes(store, spill) for spill in left), partial(_gather_some, work, how, sources))
     last = points[-1]
     facts = {
         "spilled_row_bytes": last.batch_bytes / max(last.rows, 1),
@@ -35,15 +40,11 @@ def try_buckets(work: FoldWork, how: Measuring, left: tuple[str, ...]) -> Tried:
 
 
 def _gather_some(
-    work: FoldWork, how: Measuring, spills: tuple[str, ...], number: int, size: int, grown: Callable[[], int]
+    work: FoldWork, how: Measuring, sources: list[FromBuckets], number: int, size: int, grown: Callable[[], int]
 ) -> Point:
     started = time.perf_counter()
-    assert isinstance(work.source, FromBuckets)
     assert work.sink
-    source, settings = (
-        replace(work.source, spills=(FileFacts(spills[number], 0, ""),)),
-        replace(how.settings, batch_bytes=size + 1),
-    )
+    source, settings = sources[number], replace(how.settings, batch_bytes=size + 1)
     with cut_short(work, number, how.settings) as inside:
         attempt = Attempt(work, Task("", Bucket(0), ""), settings, nobody_watches, inside.chain, [])
         for rows in source.rows(attempt):

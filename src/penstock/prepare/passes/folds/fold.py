@@ -40,6 +40,10 @@ class Reader(Protocol):
     def order(self, tasks: list[passes.Task], store: Store) -> list[passes.Task]:  # noqa: ARG002
         return tasks
 
+    def bytes_to_sort(self, measured: Measured) -> int:  # noqa: ARG002
+        """Bytes of the rows of a task that are sorted, if they are alike in size."""
+        return 0
+
 
 @dataclass(frozen=True)
 class Written:
@@ -150,7 +154,15 @@ class Fold(passes.Pass):
         speed = cost.rows_per_second * max(1, min(side_by_side, means.cores))
         written = self.reader.written(means.measured, workers)
         spill, output = self.ending.disk(int(rows * cost.output_row_bytes), written)
-        return Projection(max(memory, driver.bytes if driver else 0), spill, output, rows / speed, rows)
+        scratch = self._scratch_bytes(settings, means)
+        return Projection(max(memory, driver.bytes if driver else 0), spill, output, rows / speed, rows, scratch)
+
+    def _scratch_bytes(self, settings: Settings, means: Means) -> int:
+        """What is read and cannot be sorted at once, and what is written and not held."""
+        sorted_bytes = self.reader.bytes_to_sort(means.measured)
+        written = self.reader.written(means.measured, 0).largest if self.ending.holds_output else 0.0
+        read = sorted_bytes if sorted_bytes > settings.batch_bytes else 0
+        return max(1, settings.workers) * int(read + max(0.0, written - settings.hold_bytes))
 
     def held_later(self, row_bytes: float) -> int:
         return int(self.ending.held_rows * row_bytes)
@@ -171,7 +183,10 @@ class Fold(passes.Pass):
         return self.reader.order(tasks, store) if tasks else tasks
 
     def prepare(self, left: passes.Left, store: Store, kept: passes.LedgerRows, means: Means) -> FoldWork:  # noqa: ARG002
-        return self._work(left, store.root)
+        work = self._work(left, store.root)
+        if len(kept) == self.task_count:
+            return work
+        return replace(work, source=work.source.ready(store.root))
 
     @property
     def _sink(self) -> Into | None:

@@ -6,7 +6,7 @@ What it cannot read becomes the error that stops the job, or a line in rejected/
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from penstock.base.errors import InputError, printable
 from penstock.prepare.budget.means import Settings
@@ -65,6 +65,10 @@ class Source(Protocol):
     @property
     def reducers(self) -> dict[int, Stage]:  # stages that run inside the reader, whose fits it feeds itself
         return {}
+
+    def ready(self, root: str) -> Self:  # noqa: ARG002
+        """Get ready, in the driver, for the tasks that will read what earlier passes have left."""
+        return self
 
     def may_lose(self, title: str) -> bool:  # noqa: ARG002
         """Whether the job continues without a part or file that has this title."""

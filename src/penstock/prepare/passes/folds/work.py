@@ -94,6 +94,7 @@ class FoldWork(Work):
         return self.sink.open(open_store(self.root), number, stack, settings) if self.sink else Sink()
 
     def close(self) -> None:
+        super().close()
         for stage in self.stages.values():
             if isinstance(stage, Opens):
                 stage.closed()

@@ -13,7 +13,7 @@ from penstock.prepare.rows.container import FORMAT
 from penstock.prepare.stages.dedup.dedup import Remembering
 from penstock.prepare.stages.dedup.losers import Found
 from penstock.prepare.stages.dedup.remembered import Remembered
-from penstock.prepare.stages.dedup.runs import entries_of
+from penstock.prepare.stages.dedup.runs import entries_of, kept_bytes
 
 _KEYS_PER_RANGE = 1 << 19
 
@@ -21,7 +21,13 @@ _KEYS_PER_RANGE = 1 << 19
 @dataclass(frozen=True)
 class Match(Ranged):
     doing, writes, rows_per_second, bytes_per_row = "matching keys", "duplicate marks", 5e6, 5
-    held_bytes = 64 << 20  # 2**18 keys of 20 bytes, their places, and what sorting takes
+
+    @property
+    def held_bytes(self) -> int:
+        """2**18 keys of 20 bytes, their places, what sorting takes, and what a process keeps of all files of keys."""
+        known = self.remembered.runs if self.remembered else ()
+        keys = self.job.rows + sum(each.facts["keys"] for each in known)
+        return (64 << 20) + kept_bytes(len(self.job.survey.slices) + len(known), keys)
 
     @property
     def remembered(self) -> Remembered | None:

@@ -25,7 +25,7 @@ from penstock.prepare.stages.dedup.runs import (
     Array,
     RunsFile,
     RunsWriter,
-    open_written,
+    keep_runs,
     repeats,
     sort_order,
 )
@@ -47,7 +47,7 @@ class MatchWork(RangedWork):
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         """Write which rows of each slice lose, and, where they are to be remembered, the keys that are new."""
         store = self.store
-        files = [open_written(store, each) for each in self.keys]
+        files = [keep_runs(store, each) for each in self.keys]
         found = match(files, self.remembered.open() if self.remembered else [], task.input.number, self.ranges)
         name = f"{KEYS}/{self.number}-{task.input.number:05d}.losers"
         rows = 0

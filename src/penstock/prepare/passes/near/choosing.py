@@ -19,7 +19,7 @@ from penstock.prepare.passes.ranged_work import RangedWork
 from penstock.prepare.stages.dedup.near.paired import DOCUMENTS
 from penstock.prepare.stages.dedup.near.removed import REMOVAL, REMOVED
 from penstock.prepare.stages.dedup.parts import PartsWriter
-from penstock.prepare.stages.dedup.runs import KEY, Array, RunsWriter, open_index, open_written
+from penstock.prepare.stages.dedup.runs import KEY, Array, RunsWriter, open_index, open_runs
 from penstock.shards.columns import FileFacts
 
 _PAIRS_AT_ONCE = 1 << 17
@@ -36,7 +36,7 @@ class ChooseWork(RangedWork):
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         store = self.store
-        files = (open_written(store, each, shared=False) for each in self.similar)
+        files = (open_runs(store, each) for each in self.similar)
         bits = RemovedBits.of([open_index(store, each).facts[DOCUMENTS] for each in self.signed])
         seen = 0
         sources: dict[str, int] = {}

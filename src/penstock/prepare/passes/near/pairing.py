@@ -28,7 +28,7 @@ from penstock.prepare.passes.ranged_work import RangedWork
 from penstock.prepare.rows.container import Array
 from penstock.prepare.stages.dedup.near.paired import PAIRED, PAIRED_NUMBER
 from penstock.prepare.stages.dedup.parts import PartsWriter
-from penstock.prepare.stages.dedup.runs import open_written
+from penstock.prepare.stages.dedup.runs import open_runs
 from penstock.shards.columns import FileFacts
 
 PAIR = np.dtype(
@@ -51,7 +51,7 @@ class PairWork(RangedWork):
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         store, number = self.store, task.input.number
-        files = (open_written(store, each, shared=False) for each in self.signed)
+        files = (open_runs(store, each) for each in self.signed)
         low, high = (WORD * WORD * each // self.ranges // WORD * WORD for each in (number, number + 1))
         counted = Counted()
         with ExitStack() as stack:

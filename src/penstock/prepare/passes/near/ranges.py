@@ -84,8 +84,7 @@ class Piece:
     def read_at_most(self, most: int) -> tuple[Array, Array] | None:
         """None where there are more entries."""
         found, numbers, count = [], [], 0
-        for file, block in zip(self.blocks["file"].tolist(), self.blocks["block"].tolist(), strict=True):
-            entries = self.files[file].read(self.files[file].blocks[block])
+        for file, entries in self._entries():
             entries = entries[_reach(entries["high"], _second(entries), self.low, self.high)]
             found.append(entries)
             numbers.append(np.full(len(entries), file))
@@ -93,6 +92,13 @@ class Piece:
             if count > most:
                 return None
         return np.concatenate(found), np.concatenate(numbers)
+
+    def _entries(self) -> Iterator[tuple[int, Array]]:
+        """Entries of each block, and the number of its file."""
+        for blocks in np.split(self.blocks, np.flatnonzero(np.diff(self.blocks["file"])) + 1):
+            file = int(blocks["file"][0])
+            for entries in self.files[file].read(self.files[file].blocks[blocks["block"]]):
+                yield file, entries
 
     def parts(self, most: int) -> Iterator["Piece"]:
         """The same range of some blocks at a time, with about `most` entries: for a piece that cannot be divided."""

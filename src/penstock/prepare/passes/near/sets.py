@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.prepare.passes.near.ranges import NUMBER_BITS, NUMBER_MASK
-from penstock.prepare.rows.container import Array, bytes_of
+from penstock.prepare.rows.container import BLOCK, Array, bytes_of
 from penstock.prepare.rows.marks import origins_of
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup.near.paired import NUMBER
@@ -112,7 +112,23 @@ class Sets:
 
     def read(self, known: Known, place: int) -> Iterator[Array]:
         """The set of a document, ascending, piece by piece."""
-        file = self.files[int(known.documents[place] >> NUMBER_BITS)].file
-        for piece in known.pieces[known.bounds[place] : known.bounds[place + 1]]:
-            start, count, checksum = (int(piece[name]) for name in ("start", "count", "checksum"))
-            yield np.frombuffer(file.block(start, 8 * count, checksum, ", a set of shingles"), "<u8")
+        pieces = known.pieces[known.bounds[place] : known.bounds[place + 1]]
+        return self._blocks(int(known.documents[place] >> NUMBER_BITS), pieces)
+
+    def read_all(self, known: Known, places: Array) -> dict[int, Array]:
+        """The sets of documents at these places, which ascend. Sets side by side in a file are read at once."""
+        found: dict[int, Array] = {}
+        slices = (known.documents[places] >> NUMBER_BITS).astype("i8")
+        for some in np.split(places, np.flatnonzero(np.diff(slices)) + 1):
+            counts = known.bounds[some + 1] - known.bounds[some]
+            first = np.cumsum(counts) - counts
+            pieces = np.repeat(known.bounds[some] - first, counts) + np.arange(counts.sum())
+            read = self._blocks(int(known.documents[some[0]] >> NUMBER_BITS), known.pieces[pieces])
+            for place, count in zip(some.tolist(), counts.tolist(), strict=True):
+                found[place] = np.concatenate(list(itertools.islice(read, count)))
+        return found
+
+    def _blocks(self, number: int, pieces: Array) -> Iterator[Array]:
+        places = np.empty(len(pieces), BLOCK)
+        places["start"], places["length"], places["checksum"] = pieces["start"], 8 * pieces["count"], pieces["checksum"]
+        return (np.frombuffer(data, "<u8") for data in self.files[number].file.blocks(places, ", a set of shingles"))

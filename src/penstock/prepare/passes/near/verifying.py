@@ -21,7 +21,7 @@ from penstock.prepare.passes.near.ranges import (
 from penstock.prepare.passes.near.sets import Known, Sets
 from penstock.prepare.passes.ranged_work import RangedWork
 from penstock.prepare.rows.container import Array
-from penstock.prepare.stages.dedup.runs import open_written
+from penstock.prepare.stages.dedup.runs import keep_runs, open_runs
 from penstock.shards.columns import FileFacts
 
 # `high` and `low` are the rank and the number of the document that is removed if the other stays.
@@ -48,8 +48,8 @@ class VerifyWork(RangedWork):
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         store, number = self.store, task.input.number
-        files = (open_written(store, each, shared=False) for each in self.pairs)
-        sets = Sets([open_written(store, each) for each in self.sets])
+        files = (open_runs(store, each) for each in self.pairs)
+        sets = Sets([keep_runs(store, each) for each in self.sets])
         low, high = (_first_of(len(sets.files) * each // self.ranges) for each in (number, number + 1))
         compared = alike = 0
         with ExitStack() as stack:
@@ -125,9 +125,7 @@ def _common(sets: Sets, known: Known, ones: Array, others: Array) -> Array:
     """Number of shingles that both documents of each pair have."""
     if len(ones) == 1 and known.sizes[ones[0]] + known.sizes[others[0]] > _HASHES_AT_ONCE:
         return np.array([_common_of_giants(sets.read(known, ones[0]), sets.read(known, others[0]))])
-    held = {
-        place: np.concatenate(list(sets.read(known, place))) for place in np.unique(np.append(ones, others)).tolist()
-    }
+    held = sets.read_all(known, np.unique(np.append(ones, others)))
     counts = np.empty(len(ones), "i8")
     starts = np.flatnonzero(np.diff(others, prepend=-1)).tolist()
     for first, last in zip(starts, [*starts[1:], len(ones)], strict=True):

@@ -9,7 +9,7 @@ from penstock.base.stores.store import Store
 from penstock.prepare.budget.room import Room
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup.parts import parts_of
-from penstock.prepare.stages.dedup.runs import Array, RunsFile, open_written
+from penstock.prepare.stages.dedup.runs import Array, RunsFile, open_runs
 from penstock.prepare.stages.dedup.same_rows import SameRows
 from penstock.prepare.stages.interfaces import Ends, Opens
 from penstock.prepare.stages.stage import Stage
@@ -63,7 +63,7 @@ class Matched(Opens):
     found: Found
 
     def opened(self, store: Store, number: int, threads: int, room: Room) -> Stage:  # noqa: ARG002
-        keys = open_written(store, self.found.keys[number])
+        keys = open_runs(store, self.found.keys[number])
         found = read_losers(store, keys, self.found.losers, number)
         same = SameRows("dedup", "hashed", number, keys.file.facts["rows"])
         return _Leaving(keep=self.keep, losers=found, same=same)

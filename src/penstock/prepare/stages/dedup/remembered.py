@@ -17,7 +17,8 @@ from penstock.base.errors import InputError, IntegrityError
 from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.stores import open_store
 from penstock.base.stores.store import STATE, Store
-from penstock.prepare.stages.dedup.runs import HASH, KEY, Array, RunsFile, RunsWriter, open_runs, read_index
+from penstock.prepare.stages.dedup.runs import HASH, KEY, Array, RunsFile, RunsWriter, keep_runs, read_index
+from penstock.shards.columns import FileFacts
 
 VERSION = 2
 _NAME = re.compile(r"(\d{5})-([0-9a-f]{16})\.keys")
@@ -52,7 +53,7 @@ class Remembered:
 
     def open(self) -> list[RunsFile]:
         try:
-            return [open_runs(self._store, each.name, each.index) for each in self.runs]
+            return [keep_runs(self._store, FileFacts(each.name, each.bytes, each.index)) for each in self.runs]
         except IntegrityError as error:
             error.next_step = "put the file back, or run the job that made it again with --redo, or remember elsewhere"
             raise

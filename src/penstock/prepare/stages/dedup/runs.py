@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import xxhash
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.rows import container
 from penstock.prepare.rows.container import Container
+from penstock.prepare.rows.kept import keep
 from penstock.shards.columns import FileFacts
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +30,7 @@ ENTRY = np.dtype([*KEY.descr, ("number", "<u4")])  # of a row of this job: its n
 _BLOCK = np.dtype([("start", "<i8"), ("count", "<i8"), ("first", "<u8"), ("last", "<u8"), ("checksum", "<u8")])
 _BLOCK_KEYS = 512  # 10 kB: what is read too much at either end of a range
 _BLOCKS_AT_ONCE = 128
+_KEPT_FILE_BYTES = 8 << 10  # its index, its last block, and the open file
 END_OF_KEYS = 1 << 64
 _WORDS = container.Words("a file of keys", again="what made it is done again")
 
@@ -104,8 +105,7 @@ class RunsFile:
     def between(self, low: int, high: int) -> Array:
         """Entries whose first word is at least `low` and below `high`, run after run."""
         blocks = self.blocks[(self.blocks["last"] >= np.uint64(low)) & (self.blocks["first"] <= np.uint64(high - 1))]
-        pieces = [self.read(block) for block in blocks]
-        entries = np.concatenate(pieces) if pieces else np.zeros(0, self.dtype)
+        entries = np.concatenate([np.zeros(0, self.dtype), *self.read(blocks)])
         return entries[(entries["high"] >= np.uint64(low)) & (entries["high"] <= np.uint64(high - 1))]
 
     def near(self, words: Array) -> Iterator[Array]:
@@ -125,41 +125,41 @@ class RunsFile:
 
     def _some_at_a_time(self, blocks: Array) -> Iterator[Array]:
         for first in range(0, len(blocks), _BLOCKS_AT_ONCE):
-            yield np.concatenate([self.read(block) for block in blocks[first : first + _BLOCKS_AT_ONCE]])
+            yield np.concatenate(list(self.read(blocks[first : first + _BLOCKS_AT_ONCE])))
 
-    def read(self, block: Any) -> Array:
-        """Entries of one block."""
-        start, count, _, _, checksum = block.tolist()
-        return np.frombuffer(self.file.block(start, count * self.dtype.itemsize, checksum), self.dtype)
-
-
-@lru_cache(maxsize=4096)
-def _opened(store: Store, name: str, written: str) -> Container:
-    return container.open_container(container.Stored(store, name), _WORDS, written)
+    def read(self, blocks: Array) -> Iterator[Array]:
+        """Entries of each of these blocks."""
+        places = np.empty(len(blocks), container.BLOCK)
+        places["start"], places["length"] = blocks["start"], blocks["count"] * self.dtype.itemsize
+        places["checksum"] = blocks["checksum"]
+        return (np.frombuffer(data, self.dtype) for data in self.file.blocks(places))
 
 
-def _read_runs(store: Store, name: str, written: str) -> RunsFile:
-    file = _opened(store, name, written)
+def open_index(store: Store, facts: FileFacts) -> Container:
+    """A file that a task has entered in the ledger, for its facts and arrays. The process reads its index once."""
+
+    def opened() -> Container:
+        container.refuse_other_size(store, facts, _WORDS)
+        return container.open_container(container.Stored(store, facts.file, facts.digest), _WORDS, facts.digest)
+
+    return keep(("index", store, facts), opened)
+
+
+def open_runs(store: Store, facts: FileFacts) -> RunsFile:
+    """The same, for its runs. No other task of this process keeps its blocks."""
+    file = open_index(store, facts)
     dtype = np.dtype([(name, kind) for name, kind in file.facts["entry"]])
     return RunsFile(file, dtype, file.array("blocks").view(_BLOCK))
 
 
-@lru_cache(maxsize=4096)
-def open_runs(store: Store, name: str, written: str) -> RunsFile:
-    """A file whose index has the digest `written`."""
-    return _read_runs(store, name, written)
+def keep_runs(store: Store, facts: FileFacts) -> RunsFile:
+    """The same, for all tasks of this process: they hold `kept_bytes`."""
+    return keep(("runs", store, facts), lambda: open_runs(store, facts))
 
 
-def open_written(store: Store, facts: FileFacts, shared: bool = True) -> RunsFile:
-    """A file that a task has entered in the ledger. Not `shared`: no other task of this process keeps its blocks."""
-    container.refuse_other_size(store, facts, _WORDS)
-    return (open_runs if shared else _read_runs)(store, facts.file, facts.digest)
-
-
-def open_index(store: Store, facts: FileFacts) -> Container:
-    """The same, for its facts and arrays: no block is known."""
-    container.refuse_other_size(store, facts, _WORDS)
-    return _opened(store, facts.file, facts.digest)
+def kept_bytes(files: int, entries: int) -> int:
+    """Memory for so many entries in so many kept files."""
+    return files * _KEPT_FILE_BYTES + entries // _BLOCK_KEYS * _BLOCK.itemsize
 
 
 def read_index(store: Store, name: str) -> Container:
@@ -170,4 +170,4 @@ def read_index(store: Store, name: str) -> Container:
 def entries_of(store: Store, files: Iterable[FileFacts]) -> Iterator[Array]:
     """All entries of several files, one file after the other."""
     for facts in files:
-        yield from open_written(store, facts).entries()
+        yield from open_runs(store, facts).entries()
