@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.prepare.engines import Done
 
 
-def joining(board: Board, leases: Leases) -> Callable[[Opening], Joined]:
+def joining(board: Board, leases: Leases) -> Callable[[Opening], Engine]:
     """What opens the engine of a member, around that of its machine."""
     return lambda opening: Joined(make_engine(opening), board, leases)
 

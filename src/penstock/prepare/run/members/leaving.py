@@ -9,6 +9,7 @@ from penstock.base.stores.shared import SharedStore
 from penstock.prepare.engines.proving import EngineDiffers
 from penstock.prepare.engines.workers.board import Board, FailedElsewhere
 from penstock.prepare.run.members.ended import is_closed
+from penstock.shards.manifest import MANIFEST
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def _is_over(store: SharedStore, board: Board) -> bool:
     """Whether the dataset is there: then whatever this member was doing failed for that. If the output was taken
     away instead, the error says so."""
     if not store.is_fenced:
-        return False
+        return store.exists(MANIFEST)  # a run begins by removing it, so it is this run's
     if not is_closed(open_store(store.folder)):
         board.refuse_ended()
     return True

@@ -29,14 +29,16 @@ class Member:
     def work(self, nursery: Nursery) -> tuple[int, int]:
         """(tasks, rows) that this member did, when the dataset is there."""
         board, leases = Board(self.store), Leases(self.store, self.lease)
-        said: list[MemberLog] = []
+        done = 0, 0
         with leaving(self.store, board), MemberLog(self.store, self.progress.watch) as log, Renewing(leases):
-            said.append(log)
-            make = joining(board, leases)
-            with (
-                hold_others(self.plan, shared=True),
-                Doing.start(self.plan, self.store, log, (), self.progress, nursery, make, alone=False) as doing,
-            ):
-                left = doing.passes({})  # what others have done, the engine learns
-            close(self.plan, self.store, leases, left, self.progress)
-        return said[0].done if said else (0, 0)  # the dataset was there before it could begin
+            try:
+                make = joining(board, leases)
+                with (
+                    hold_others(self.plan, shared=True),
+                    Doing.start(self.plan, self.store, log, (), self.progress, nursery, make, alone=False) as doing,
+                ):
+                    left = doing.passes({})  # what others have done, the engine learns
+                close(self.plan, self.store, leases, left, self.progress)
+            finally:
+                done = log.done
+        return done

@@ -8,7 +8,6 @@ from penstock.base.errors import Interrupted
 from penstock.base.events import Observer
 from penstock.base.processes.nursery import Nursery
 from penstock.base.stores.local import LocalStore
-from penstock.prepare.engines.workers.board import TakenAway
 from penstock.prepare.engines.workers.onlooker import Onlooker
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.doing import Doing
@@ -31,7 +30,8 @@ def watch(
         log.say("start", **{**progress.start_facts(begun.changes, begun.kept), "waits_for": store.root})
         with _told(doing, store):
             doing.wait_for_engines()
-            doing.passes(begun.kept)
+            with _unless_done(store):
+                doing.passes(begun.kept)
             _wait_for_manifest(doing, store, begun.file.lease)
         conclude(store, plan)
         log.say("done", seconds=progress.seconds)
@@ -51,12 +51,19 @@ def _told(doing: Doing, store: LocalStore) -> Iterator[None]:
         )
         log.say_failed(stopped, progress.seconds)
         raise stopped from None
-    except TakenAway:
-        if not store.exists(MANIFEST):
-            raise
     except Exception as error:
         log.say_failed(error, progress.seconds)
         raise
+
+
+@contextmanager
+def _unless_done(store: LocalStore) -> Iterator[None]:
+    """When the dataset is there, a worker removes what we may be looking at."""
+    try:
+        yield
+    except Exception:
+        if not store.exists(MANIFEST):
+            raise
 
 
 def _wait_for_manifest(doing: Doing, store: LocalStore, lease: float) -> None:
@@ -65,7 +72,8 @@ def _wait_for_manifest(doing: Doing, store: LocalStore, lease: float) -> None:
     assert isinstance(engine, Onlooker)
     while not is_closed(store) and time.monotonic() < deadline:
         if not store.exists(MANIFEST):
-            engine.listen()
+            with _unless_done(store):
+                engine.listen()
         elif deadline == float("inf"):
             deadline = time.monotonic() + lease
         time.sleep(_POLL_SECONDS)
