@@ -59,7 +59,7 @@ class PlanFile:
 
 
 def versions() -> dict[str, Any]:
-    """What must be the same on all machines of a job."""
+    """Versions that must be the same on all machines of a job."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {
         "penstock": sys.modules["penstock"].__version__,
