@@ -11,13 +11,12 @@ from penstock.base.errors import ConfigError
 from penstock.base.sizes import format_size
 from penstock.deploy.named_files import inside, named_files
 from penstock.deploy.needs import Needs
-from penstock.deploy.prices import AS_OF, Cost
+from penstock.deploy.prices import AS_OF, GIB, Cost
 from penstock.deploy.ranges import Range, name_of, size_of
 from penstock.deploy.writing import own_version, plain_name
 from penstock.prepare.job.config import Config
 
 MIB = 1 << 20
-GIB = 1 << 30
 HEADROOM_MIB = 512  # of the hard limit, on top of penstock's memory: for Modal's own process and the kernel
 FREE_DISK = 512 * GIB  # what every container has without asking
 DAY = 86400
