@@ -139,10 +139,10 @@ _LONGER_ROWS = "truncate: cut stored rows of tokens that are longer than --lengt
 _AUGMENTED = "For events: reorder them and their fields, and leave times out, like load(augment=...)."
 _FIELD_KINDS = "How events become tokens, by column: 'dst: ip, at: time, port: {int: 2}'."
 _WINDOWS = "For records without tokens, load(encode='raw'): last, random, or the stride of sliding windows in events."
-_NODES = "Project time, spill and network on so many equal machines with a shared folder."
+_NODES = "Project time, spill and network for this many equal machines with a shared folder."
 _CORES = "With --nodes: cores of each. Default: as many as here."
 _NODE_MEMORY = "With --nodes: memory of each. Default: what a run may use here."
-_NETWORK = "With --nodes: what each reads and writes per second. Default: 10Gbit."
+_NETWORK = "With --nodes: data that each reads and writes per second. Default: 10Gbit."
 AsJson = Annotated[bool, _flag("--json", "One JSON document on stdout; the rest on stderr.")]
 Debug = Annotated[bool, _flag("--debug", "Show the traceback of an error.")]
 
@@ -304,10 +304,10 @@ def _run(asked: Any, halves: Iterator[Any], redo: bool, as_json: bool) -> None:
 
 
 _JOINED = "The `output:` of a job that was begun with `--engine workers`."
-_OWN_MEMORY = "Limit for this machine's part, its whole process tree. Default: the job's."
-_OWN_WORKERS = "Processes of this machine, or auto; 0 does the tasks inside this one. Default: the job's."
-_BEGUN = "The job file, if all machines start alike: the first one begins the run. No `penstock run` is needed then."
-_LEASE = "Seconds without a sign of life before others do this machine's tasks. Default: the run's, 60."
+_OWN_MEMORY = "Limit for the whole process tree on this machine. Default: the job's."
+_OWN_WORKERS = "Number of processes on this machine, or auto; 0 runs inside this command. Default: the job's."
+_BEGUN = "The job file: begin the run if nobody has. Then no `penstock run` is needed."
+_LEASE = "Seconds without a sign of life before others do this machine's tasks. Default: the job's, or 60."
 
 
 @app.command()
@@ -320,7 +320,7 @@ def work(
     as_json: AsJson = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
-    """Do tasks of a run that was begun elsewhere, until its dataset is there. Start one on each machine."""
+    """Join a run, and do its tasks until the dataset is finished. Start one worker on each machine."""
     with imported_for_good():
         from penstock.show.asking.elsewhere import load_shared_job
         from penstock.show.console import show, stdout_kept_clean
@@ -654,7 +654,7 @@ def init(
 
 deploy = typer.Typer(
     name="deploy",
-    help="Write what runs a job elsewhere: an array script for Slurm, or an app for Modal.",
+    help="Write a file that runs a job elsewhere: a script for Slurm, or an app for Modal.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -664,11 +664,11 @@ _SCRIPT = "The script to write. Default: the name of the job with .sbatch, in th
 _APP = "The app to write. Default: the name of the job with _modal.py, in this folder."
 _TIME = "Limit per element, as for sbatch: 90, 1:30:00 or 1-12. Default: the cluster's."
 _PARTITION = "Partition, or several with commas. Default: the cluster's."
-_UPLOADED = "Also upload the job and its files, and run it. Needs credentials of Modal."
+_UPLOADED = "Also upload the job and its files, and run it. Needs a Modal account."
 _DISK = "Disk of the container, if it needs more than 512 GiB. Default: as the plan says."
 _TIMEOUT = "Seconds per attempt. Default: four times the estimate, from an hour to a day."
 _RETRIES = "Attempts after the first. Each resumes."
-_VOLUME = "The Volume that holds the job, its input and its output. Default: the name of the job."
+_VOLUME = "The Volume for the job, its input and its output. Default: penstock- and the name of the job."
 _WHEEL = "Install penstock from this wheel of the same version, not from the package index."
 DeployedJob = Annotated[
     str, typer.Argument(metavar="JOB", callback=_local, help="The job file.", autocompletion=_paths_like)
@@ -737,7 +737,7 @@ def modal(
 
 
 def _deployed(write: Callable[..., dict[str, Any]], job: str, options: Any, output: str | None) -> dict[str, Any]:
-    """Write the script or the app of the job, as its plan on this machine and the options say."""
+    """Write the script or the app of the job, from its plan on this machine and the options."""
     with imported_for_good():
         from penstock.show.asking.elsewhere import load_job_file, planner
         from penstock.show.asking.overrides import collect

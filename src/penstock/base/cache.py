@@ -67,7 +67,7 @@ def mark_used(entry: Path) -> None:
 
 
 def forget_unused(folder: Path) -> None:
-    """Remove what penstock has kept in a folder and no process has used for 30 days. Nothing else that lies there."""
+    """Remove entries that penstock made in a folder and no process has used for 30 days. Other files stay."""
     old = time.time() - _UNUSED_SECONDS
     for entry in _entries(folder):
         with suppress(OSError):  # another process was faster

@@ -20,7 +20,7 @@ _KINDS = {stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device",
 
 
 def unique_name(name: str) -> str:
-    """A file name that no other process has, in no container and on no machine; it ends as `name` does."""
+    """A file name that no other process uses, on any machine or in any container. It ends like `name`."""
     return f"{os.urandom(8).hex()}-{os.path.basename(name)[-40:]}"
 
 
@@ -149,7 +149,7 @@ class PlacedFile(WriteFile):
 
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """Linux's own call, which Python does not have."""
+    """A system call of Linux that Python does not offer."""
     found = getattr(ctypes.CDLL(None), "sync_file_range", None) if sys.platform == "linux" else None
     if found:
         found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
@@ -157,7 +157,7 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 def link_or_copy(source: str, target: str) -> None:
-    """A second name for the same bytes; a copy of them, where the file system has no links."""
+    """Make a second name for a file, or a copy if the file system has no links."""
     try:
         os.link(source, target)
     except OSError as error:

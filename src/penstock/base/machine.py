@@ -61,7 +61,7 @@ def boot_id() -> str:
 
 
 def process_age() -> float:
-    """Seconds since this process was started, or 0 where the system does not tell."""
+    """Seconds since this process started, or 0 if the system does not say."""
     with suppress(OSError, ValueError):
         ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
         return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")

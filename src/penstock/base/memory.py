@@ -18,8 +18,8 @@ from penstock.base.sizes import format_size, parse_size
 
 @dataclass(frozen=True)
 class Budget:
-    """`allowed` bytes for the whole process tree, and who set them. `of_job`: where several machines do a job, what was
-    allowed where it was planned, of which no row may take more than a share."""
+    """`allowed` bytes for the whole process tree, and who set them. `of_job`: if several machines do a job, the bytes
+    allowed on the machine that planned it; limits of single rows follow from them."""
 
     allowed: int
     source: str
@@ -27,7 +27,7 @@ class Budget:
 
     @property
     def for_rows(self) -> int:
-        """Bytes that limits of single rows follow from: the same on all machines of a job."""
+        """Bytes from which limits of single rows follow: the same on all machines of a job."""
         return self.of_job or self.allowed
 
     def __str__(self) -> str:

@@ -1,1 +1,1 @@
-"""Deploy: a job file -> a script for Slurm, or an app for Modal, that prepares its dataset there."""
+"""Deploy: a job file -> a script for Slurm or an app for Modal, which runs the job there."""

@@ -1,4 +1,4 @@
-"""Deploying: a job file and the options of a command -> the script or app on disk, and facts about it."""
+"""Deploying: a job file and command-line options -> the script or app on disk, and facts about it."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ _TOKENS = ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")
 def write_slurm(
     job: str, config: Config, options: SlurmOptions, output: str | None, make_plan: Callable[[], Plan]
 ) -> Facts:
-    """Write the script. The nodes find the job and its output by the same paths as this machine."""
+    """Write the script. The nodes must see the job and its output at the same paths as this machine."""
     script = output or f"{job_stem(job)}.sbatch"
     needs = known_needs(make_plan, options.missing)
     array = make_array(os.path.abspath(job), config, sys.executable, options, needs)
@@ -46,20 +46,20 @@ def write_modal(
 
 
 def refuse_without_modal(environment: Mapping[str, str]) -> None:
-    """Refuse to run an app where there is no client of Modal, or nothing that it could say who runs it."""
+    """Refuse to run an app if Modal's client is not installed, or has no credentials."""
     if not find_spec("modal"):
         raise ConfigError("--run needs the client of Modal", where="--run", next_step="pip install 'penstock[modal]'")
     file = os.path.expanduser(environment.get("MODAL_CONFIG_PATH", "~/.modal.toml"))
     if not all(environment.get(name) for name in _TOKENS) and not os.path.isfile(file):
         raise ConfigError(
-            f"--run needs credentials of Modal: neither {' and '.join(_TOKENS)} are set, nor is there {file}",
+            f"--run needs credentials of Modal: {' and '.join(_TOKENS)} are not set, and {file} does not exist",
             where="--run",
             next_step="`modal token new` writes them; without --run, only the app is written",
         )
 
 
 def run_app(app: str) -> None:
-    """Upload the job and its files, and run it, with the client of Modal. Its output is the user's to see."""
+    """Upload the job and its files, and run it, with Modal's client. The user sees its output."""
     done = subprocess.run([sys.executable, "-m", "modal", "run", app, "--upload"], check=False)
     if done.returncode:
         raise TaskError(
@@ -70,7 +70,7 @@ def run_app(app: str) -> None:
 
 
 def _refuse_hiding(app: str) -> None:
-    """A module of that name would be imported in place of a library."""
+    """Refuse a name of an app that hides a library, or is not that of a Python file."""
     if os.path.basename(app) in ("modal.py", "penstock.py"):
         raise ConfigError(
             f"-o {app}: Python would import this file in place of the library of that name",

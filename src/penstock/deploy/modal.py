@@ -11,22 +11,21 @@ from penstock.base.errors import ConfigError
 from penstock.base.sizes import format_size
 from penstock.deploy.named_files import inside, named_files
 from penstock.deploy.needs import Needs
-from penstock.deploy.prices import AS_OF, Cost
+from penstock.deploy.prices import AS_OF, GIB, Cost
 from penstock.deploy.ranges import Range, name_of, size_of
 from penstock.deploy.writing import own_version, plain_name
 from penstock.prepare.job.config import Config
 
 MIB = 1 << 20
-GIB = 1 << 30
-HEADROOM_MIB = 512  # between what penstock may hold and the hard limit: Modal's own process, and the kernel's share
+HEADROOM_MIB = 512  # of the hard limit, on top of penstock's memory: for Modal's own process and the kernel
 FREE_DISK = 512 * GIB  # what every container has without asking
 DAY = 86400
 RETRIES = 5
-SLOWER = 4  # a time limit is for what went wrong: so many times the estimate
+SLOWER = 4  # the time limit is so many times the estimate: it only ends jobs that hang
 HOUR = 3600
 
-# The client sends any number: a refusal would come from the server, after the upload, or as a bill.
-# Modal does not publish how many cores and how much memory a container may have; the bounds of these are ours.
+# The client accepts any number; a mistake would show after the upload, or on the bill.
+# Modal does not publish the largest number of cores and memory; these bounds are ours.
 _CORES = Range("--cores", 1, 64, "cores are physical ones, and a container of Modal has 64 at most")
 _MEMORY = Range(
     "--memory", 256 * MIB, 336 * GIB - HEADROOM_MIB * MIB, "a container of Modal has 336 GiB at most", format_size
@@ -135,7 +134,7 @@ def modal_options(
 
 
 def make_container(job: str, config: Config, options: ModalOptions, needs: Needs) -> Container:
-    """The container; what the options leave open is as the plan says, and must be in Modal's ranges too."""
+    """The container. The plan decides what the options leave open, within Modal's ranges."""
     name = f"penstock-{plain_name(job, 40)}"
     cores = options.cores or int(_CORES.taken(needs.cores))
     memory = options.memory_bytes or int(_MEMORY.taken(needs.memory_bytes))
@@ -181,7 +180,7 @@ def container_facts(container: Container, app: str, config: Config, needs: Needs
 
 
 def _extras(config: Config) -> tuple[str, ...]:
-    """Extras of penstock that the job's own words ask for."""
+    """Extras of penstock that the job needs, as far as its keys show."""
     stages = {next(iter(stage)) for stage in config.stages}
     needed = {
         "arrayrecord": config.format == "arrayrecord",

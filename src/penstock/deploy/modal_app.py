@@ -1,4 +1,4 @@
-"""Modal app: a Container -> the text of an app, which `modal run` and `modal deploy` take.
+"""Modal app: a Container -> the text of an app for `modal run` and `modal deploy`.
 
 One container does the job, since Volumes have no locks: the last writer of a file wins. The job's folder is mirrored in
 the Volume. The ledger lies there too, so an attempt that was preempted is resumed by the next one.
@@ -28,12 +28,12 @@ import modal
 HERE = {folder}  # on the machine that uploads
 FILES = {files}  # of that folder: the job, its input, and what its stages name
 JOB = {job}
-FOLDER = "/data"  # where the container has the Volume, a mirror of HERE
+FOLDER = "/data"  # the Volume in the container: it mirrors HERE
 MEMORY = "{memory}MiB"
 WORKERS = "{cores}"
-COMMIT_SECONDS = 60  # so much work at most is lost with a machine
-STOP_SECONDS = 20  # for penstock to commit the tasks that are whole, when the container must go
-MISTAKES = (2, 3, 4, 5, 6)  # exit codes of penstock that another attempt would not change
+COMMIT_SECONDS = 60  # if the machine dies, at most this much work is lost
+STOP_SECONDS = 20  # for penstock to commit finished tasks when the container must stop
+MISTAKES = (2, 3, 4, 5, 6)  # exit codes of penstock for errors that another attempt would meet again
 
 app = modal.App({app_name})
 volume = modal.Volume.from_name({volume_name}, create_if_missing=True)
@@ -63,7 +63,7 @@ def prepare() -> int:
         while process.poll() is None:
             wait(process, COMMIT_SECONDS)
             commit()
-    finally:  # also when Modal preempts the container or its time is over
+    finally:  # also if Modal preempts the container, or at its time limit
         if process.poll() is None:
             process.terminate()
             wait(process, STOP_SECONDS)
@@ -81,7 +81,7 @@ def wait(process, seconds) -> None:
 
 
 def commit() -> None:
-    """Commit what is there. A Volume whose files are in use may refuse; Modal commits it by itself as well."""
+    """Commit the Volume. It may refuse while its files are in use; Modal also commits it by itself."""
     try:
         volume.commit()
     except Exception as error:

@@ -1,6 +1,6 @@
-"""Named files: a job file -> the files beside it that its run would read, as paths from the job's folder.
+"""Named files: a job file -> the files that its run reads, as paths relative to the job's folder.
 
-On another machine, the folder is somewhere else. So everything that the job names must lie in it.
+On another machine, this folder has another path. So everything that the job names must lie in it.
 """
 
 import glob
@@ -15,7 +15,7 @@ from penstock.prepare.job.config import Config
 
 
 def named_files(job: str, config: Config) -> list[str]:
-    """The job file, its input, modules beside it, and files that its stages name. Folders stand for all in them."""
+    """The job file, its input, modules beside it, and files that its stages name. A folder stands for all its files."""
     folder = os.path.dirname(os.path.abspath(job))
     written = {"output": config.output_path, "intermediate_dir": config.batches_path, "export": config.export_path}
     for key, path in written.items():
@@ -44,7 +44,7 @@ def _modules(folder: str, config: Config) -> list[str]:
 
 
 def inside(folder: str, path: str, key: str) -> str:
-    """The path from the folder. Refuses one that leads out of it, and what is no path of this machine."""
+    """The path relative to the folder. Refuses a path outside of it, and one that is not local."""
     if is_served(path):
         raise ConfigError(
             f"{key}: {path} is not in the folder of the job file",
@@ -68,7 +68,7 @@ def inside(folder: str, path: str, key: str) -> str:
 
 
 def _input_paths(config: Config) -> Iterator[tuple[str, str]]:
-    """Local paths of the input by key. The name of a dataset on a hub is not one."""
+    """Local paths of the input, with their keys; no names of datasets on a hub."""
     for number, source in enumerate(config.input):
         for key in ("path", "files", "npz"):
             for path in getattr(source, key) or ():
@@ -82,7 +82,7 @@ def _is_of_hub(folder: str, path: str, source: Any) -> bool:
 
 
 def _without_pattern(relative: str, path: str, key: str) -> str:
-    """The folder in front of the first part that is a pattern; a path without a pattern as it is."""
+    """The folder before the first part with a pattern; a path without a pattern stays as it is."""
     if os.path.lexists(path) or not glob.has_magic(relative):
         return relative
     parts = relative.split(os.sep)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from penstock.base.errors import InputError, PenstockError, PlanError
 from penstock.prepare.plan.plan import Plan
 
-_STEP = 100 * 10**6  # memory is asked for in whole steps
+_STEP = 100 * 10**6  # memory is rounded up to whole steps
 _MARGIN = 1.1
 _LEAST_MEMORY = 10**9  # a node that has less is rare, and a small job planned inside the driver says little of workers
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What the plan says about the job; nothing where the job cannot be planned on this machine, and why."""
+    """Needs of the job according to its plan. If it cannot be planned here, they are 0, and `unknown` says why."""
 
     memory_bytes: int = 0
     cores: int = 0
@@ -23,7 +23,7 @@ class Needs:
     unknown: str = ""
 
     def seconds(self, cores: float) -> float | None:
-        """Time of the job with so many cores, if it uses them as well as the plan's."""
+        """Time of the job on this many cores, if it uses them as well as those of the plan."""
         return self.core_seconds / cores if self.core_seconds else None
 
 
@@ -40,7 +40,7 @@ def needs_of(plan: Plan) -> Needs:
 
 
 def known_needs(make_plan: Callable[[], Plan], missing: list[str]) -> Needs:
-    """The needs of the job. Where it cannot be planned here, the options `missing` must have been given."""
+    """The needs of the job. If it cannot be planned here, raises if options are `missing`."""
     try:
         return needs_of(make_plan())
     except (InputError, PlanError) as error:

@@ -1,6 +1,6 @@
-"""Prices: what Modal asks for, in US dollars -> the cost of a container. docs/how-to/modal.md names the source.
+"""Prices: Modal's prices in US dollars -> the cost of a container. docs/how-to/modal.md names the source.
 
-Look them up again with every release: nothing tells us when they change.
+Check them for every release: nothing tells us when they change.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Ranges: what a scheduler accepts, by option -> a refusal that names the option and the range."""
+"""Ranges: values of options that a scheduler accepts. Others are refused with the option and the range."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from penstock.base.sizes import parse_size
 
 @dataclass(frozen=True)
 class Range:
-    """The values that an option may have. `words` writes one of them as a person would."""
+    """The values that an option may have. `words` formats a value for people."""
 
     option: str
     lowest: float

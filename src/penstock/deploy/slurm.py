@@ -14,7 +14,7 @@ from penstock.deploy.writing import plain_name
 from penstock.prepare.job.config import Config
 
 MIB = 1 << 20
-GRACE_SECONDS = 120  # SIGTERM comes so long before the limit, and up to a minute earlier: Slurm looks once a minute
+GRACE_SECONDS = 120  # from SIGTERM to the limit, or up to a minute more: Slurm checks once per minute
 SHELL_BYTES = 64 * MIB  # of an element's memory: bash, and what the kernel keeps for the processes
 DEFAULT_ARRAY = 1001  # MaxArraySize, where a cluster does not set it
 
@@ -48,7 +48,7 @@ class Array:
     memory_bytes: int
     time: str | None
     partition: str | None
-    exports: bool  # whether the job asks for an export, which is made when the dataset is there
+    exports: bool  # whether the job has an `export:`, which is made when the dataset is finished
 
     @property
     def memory_mib(self) -> int:

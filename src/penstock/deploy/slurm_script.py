@@ -2,10 +2,10 @@
 
 Every element runs the same lines, in any order and again after a requeue:
 
-- Whichever comes first begins the run. Each is a worker: it claims tasks, and the worker that finds the last one done
-  finishes the dataset. So no element is special, and none has to be there for the others.
-- SIGTERM reaches penstock through the shell, which would otherwise keep it back. Exit code 130 means: claims are given
-  back, run me again. The element requeues itself, unless Slurm is ending it already: a cancelled one would come back.
+- The first one begins the run. Each is a worker: it claims tasks, and one of them finishes the dataset. So no element
+  is special, and none depends on another.
+- SIGTERM reaches penstock through the shell, which would otherwise keep it back. Exit code 130 means: my tasks are
+  given back, run me again. The element requeues itself, unless Slurm is ending it: a cancelled one would come back.
 """
 
 import shlex
@@ -59,7 +59,7 @@ leave() {{
 attended "${{penstock[@]}}" work "$output" --job "$job" --memory "$memory" --workers "$cores"
 {ending}"""
 
-# The run of an element makes no export: a run that finds the dataset finished does. 5: another element is at it.
+# `work` makes no export: a `run` that finds the dataset finished does. 5: another element is doing it.
 _EXPORT = """
 attended "${penstock[@]}" run "$job" --engine workers --memory "$memory" --workers "$cores"
 code=$?
@@ -69,7 +69,7 @@ leave "$code"
 
 
 def script_text(array: Array) -> str:
-    """The script. Every path and name in it is quoted for the shell, or has only harmless characters."""
+    """The script. Every path and name in it is quoted for the shell, or consists of harmless characters."""
     return _SCRIPT.format(
         version=own_version(),
         nodes=f"{array.nodes:,}",

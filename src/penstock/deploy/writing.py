@@ -1,4 +1,4 @@
-"""Writing: the text of a script or an app -> a file. One that is there, and says something else, is not replaced."""
+"""Writing: the text of a script or an app -> a file. An existing file with other contents is not replaced."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def write_new(path: str, text: str) -> None:
             file.write(data)
     except FileExistsError:
         raise OutputError(
-            "a file of that name exists already, says something else, and is not overwritten",
+            "this file exists already with other contents, and is not overwritten",
             where=place,
             next_step="choose another name with -o, or remove the file",
         ) from None
@@ -28,7 +28,7 @@ def write_new(path: str, text: str) -> None:
 
 
 def own_version() -> str:
-    """The version of penstock, which is not imported for it: the public door leads to every layer."""
+    """The version of penstock. `import penstock` here would depend on every layer."""
     return str(sys.modules["penstock"].__version__)
 
 

@@ -1,8 +1,8 @@
-"""Leases: which member of a run does a task. A claim is a file that only one can create; its holder touches it, and
-one that was not touched for its time may be taken over under the next generation.
+"""Leases: which member of a run does a task. A claim is a file that only one member can create. Its holder touches it
+again and again. If it does not, the claim expires, and another member creates the next generation.
 
-Ages are measured with the clock of the storage: machines may disagree by hours. A wrong lease costs work that is done
-twice, never bytes: two attempts of a task write the same.
+Ages are measured with the clock of the storage: clocks of machines may differ by hours. A claim that was taken over too
+early costs time, never bytes: two attempts of a task write the same.
 """
 
 import json
@@ -17,19 +17,19 @@ from penstock.base.files import doing
 from penstock.base.stores.shared import LEASES, SharedStore
 
 _CLOCK = ".clock"
-_CLOCK_SECONDS = 1.0  # for which the storage's clock is told from ours
+_CLOCK_SECONDS = 1.0  # between two looks at the storage's clock; ours counts the time since
 
 
 @dataclass
 class Leases:
-    """The claims of one member. `seconds`: how long a claim of its lasts without a sign of life."""
+    """The claims of one member. They expire after `seconds` without a sign of life."""
 
     store: SharedStore
     seconds: float
     _held: dict[str, int] = field(default_factory=dict)  # generation by name
     _lost: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _clock: tuple[float, float] = (0.0, -1e9)  # the storage's, and ours then
+    _clock: tuple[float, float] = (0.0, -1e9)  # the storage's time, and ours at the same moment
 
     @property
     def _folder(self) -> str:
@@ -50,7 +50,7 @@ class Leases:
         return found
 
     def claim(self, name: str, latest: int = 0) -> bool:
-        """Whether this member holds it now. `latest` is the generation that has expired."""
+        """Try to claim; returns whether this member holds it now. `latest` is the generation that has expired."""
         path = self._path(name, latest + 1)
         with doing("claim", path, "open"):
             try:
@@ -68,20 +68,20 @@ class Leases:
         return True
 
     def is_expired(self, name: str, generation: int) -> bool:
-        """Whether its holder has shown no life for the time that the claim itself names."""
+        """Whether its holder has not touched the claim for the time that is written in it."""
         path = self._path(name, generation)
         try:
-            with open(path, "rb") as file:  # opened, or a network file system would answer from its memory
+            with open(path, "rb") as file:  # without opening, a network file system may answer from its cache
                 facts, touched = file.read(), os.fstat(file.fileno()).st_mtime
         except FileNotFoundError:  # given back
             return False
         seconds = self.seconds
-        with suppress(ValueError, TypeError, KeyError):  # its holder died before it had written that
+        with suppress(ValueError, TypeError, KeyError):  # its holder died before it wrote them
             seconds = float(json.loads(facts)["seconds"])
         return self.now() - touched > seconds
 
     def now(self) -> float:
-        """The storage's time: that of a file which is touched there."""
+        """The storage's time, read from a file that is touched there."""
         storage, ours = self._clock
         if time.monotonic() - ours > _CLOCK_SECONDS:
             path = os.path.join(self._folder, f"{self.store.member}{_CLOCK}")
@@ -96,7 +96,7 @@ class Leases:
         return storage + time.monotonic() - ours
 
     def renew(self) -> None:
-        """Show life. Claims that another has taken over, or that are gone, are lost."""
+        """Touch all claims. Those that another member has taken over, or that are gone, are lost."""
         with self._lock:
             held = dict(self._held)
         for name, generation in held.items():
@@ -119,7 +119,7 @@ class Leases:
         return lost
 
     def settle(self, name: str) -> None:
-        """Forget a claim whose work is done: the ledger says so, to whoever might claim it again."""
+        """Remove a claim whose task is done. The ledger keeps others from doing it again."""
         with self._lock:
             generation = self._held.pop(name, 0)
         for each in range(generation, 0, -1):
@@ -127,8 +127,8 @@ class Leases:
                 os.unlink(self._path(name, each))
 
     def give_back(self) -> None:
-        """Let others have, at once, what this member holds. The claims stay, as old as can be: a generation is never
-        given twice."""
+        """Let others take all claims of this member at once. The files stay, with the time 0, so that no generation is
+        used twice."""
         with self._lock:
             held, self._held = self._held, {}
         for name, generation in held.items():
@@ -137,7 +137,7 @@ class Leases:
 
 
 class Renewing:
-    """`with Renewing(leases):` a thread shows life three times in the time of a claim."""
+    """`with Renewing(leases):` a thread touches the claims three times before they would expire."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases

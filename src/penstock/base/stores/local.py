@@ -27,11 +27,11 @@ from penstock.base.stores.store import STATE, HeldElsewhere
 
 TEMPORARY = f"{STATE}/tmp"
 LOCK = f"{STATE}/lock"
-RUN_PREFIX = "run-"  # of a folder in it: what a run of several machines writes
+RUN_PREFIX = "run-"  # of a folder in TEMPORARY, where a run of several machines writes
 _GONE = ".gone"
 _ABANDONED_SECONDS = 3600
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)  # SMB and some FUSE: for folders alone
+_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)  # SMB and some FUSE, only for folders
 _FENCE_SECONDS, _FENCE_PAUSE_SECONDS = 60.0, 0.05
 
 
@@ -43,8 +43,8 @@ class LocalStore:
 
     @property
     def session(self) -> str:
-        """Name of the time since boot. Files that are not synced last that long; without a name, all are synced: so are
-        those of a shared folder, in which another machine may resume."""
+        """Name of the time since boot: unsynced files last that long. Empty if there is none, and in a shared folder,
+        where another machine may resume: then all files are synced."""
         return "" if file_system(self.root).is_shared else machine.boot_id()
 
     @property
@@ -240,8 +240,8 @@ class LocalStore:
         return os.access(self._path(LOCK), os.W_OK)
 
     def sweep(self, whole: bool = False) -> None:
-        """The lock proves that writers within its reach are dead. Others may share the folder: a file of theirs goes
-        when nobody has written to it for an hour, by the clock of the file system."""
+        """The lock proves that writers within its reach are dead. Others may share the folder: their files are removed
+        after an hour without a write, by the clock of the file system."""
         path = self._path(TEMPORARY)
         if not os.path.isdir(path):
             return
@@ -257,9 +257,9 @@ class LocalStore:
                 os.rmdir(path)
 
     def fence(self) -> None:
-        """A run of several machines keeps its unfinished files in one folder, and renames them from there: without the
-        folder, nothing that its members still do has an effect. A network file system may know the folder by another
-        name for a while, so it must be empty and gone before this returns."""
+        """A run of several machines keeps its unfinished files in one folder, and renames them from there. Without the
+        folder, its members can change nothing. A network file system may still know it under another name for a
+        while, so it must be empty and gone before this returns."""
         for name in runs_in(self._path(TEMPORARY)):
             fence_run(os.path.join(self._path(TEMPORARY), name))
 
@@ -286,11 +286,11 @@ def fence_run(folder: str) -> None:
 
 
 def _reach(folder: str) -> str:
-    """A name for those whose lock on this folder is the same as ours: they have one kernel and one mount.
+    """A name for all processes that respect the same lock on this folder: they share a kernel and a mount.
 
-    Containers of one machine have one boot id. Where each mounts the folder for itself, no lock of one reaches another;
-    then the numbers of their file systems differ. Copies of a virtual machine have all but the host name in common.
-    A machine without a boot id cannot be told from others: each process is alone.
+    Containers of one machine have the same boot id. If each has its own mount of the folder, locks do not reach from
+    one to another, and the numbers of their file systems differ. Copies of a virtual machine differ in the host name
+    only. Without a boot id, a machine cannot be told from others, so each process gets a name of its own.
     """
     return digest(f"{_this_machine()} {os.stat(folder).st_dev}".encode())[:12]
 

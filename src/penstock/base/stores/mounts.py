@@ -1,4 +1,4 @@
-"""Mounts: a folder -> the file system it lies on, and whether other machines may write there too."""
+"""Mounts: a folder -> its file system, and whether other machines may write there too."""
 
 import os
 import re
@@ -16,20 +16,20 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class FileSystem:
-    """Type and mount point of a file system; both empty where the machine does not tell."""
+    """Type and mount point of a file system; both are empty if the machine has no /proc/self/mountinfo."""
 
     kind: str = ""
     point: str = ""
 
     @property
     def is_shared(self) -> bool:
-        """Whether other machines or containers may see it through mounts of their own."""
+        """Whether other machines or containers may have mounted it too."""
         is_fuse = self.kind == "fuse" or (self.kind.startswith("fuse.") and self.kind not in _LOCAL_FUSE)
         return is_fuse or self.kind in _NETWORK | _CLUSTER
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether its files take memory, which counts against a container."""
+        """Whether its files are in memory, which counts against a container."""
         return self.kind in _IN_MEMORY
 
 

@@ -1,7 +1,7 @@
-"""Scratch: local files without a name, for what will be copied elsewhere or read again by the same process.
+"""Scratch: local files without a name, whose bytes are copied elsewhere or read again by the same process.
 
-They lie on the disk of the output, so that the kernel copies their bytes. A shared folder would send them over the
-network twice, and keep a name for a file without one: then they lie in a folder of this machine.
+They lie on the disk of the output, so that the kernel copies their bytes. If the output is a shared folder, they lie on
+a disk of this machine: otherwise their bytes would go over the network twice, and NFS would give them a name.
 """
 
 import errno
@@ -19,7 +19,7 @@ VARIABLE = "PENSTOCK_SCRATCH_DIR"
 
 
 def scratch_folder(own: str) -> str:
-    """The folder for scratch files of an output whose own folder for them would be `own`."""
+    """The folder for scratch files. `own` is the one in the output, which serves if it is local."""
     named = os.environ.get(VARIABLE)
     if named:
         return os.path.abspath(named)
@@ -30,7 +30,7 @@ def scratch_folder(own: str) -> str:
 
 
 def _serves(folder: str) -> bool:
-    """Whether it is on a disk of this machine: memory would count against the budget, which the plan does not know."""
+    """Whether it is on a disk of this machine. Memory would count against the budget; the plan does not know it."""
     found = file_system(folder)
     return not found.is_shared and not found.is_in_memory and os.access(folder, os.W_OK | os.X_OK)
 
@@ -54,7 +54,7 @@ def refuse_scratch() -> None:
 
 
 class Scratch(WriteFile):
-    """A file without a name, which only this user may read; the kernel removes it with its last user.
+    """A file without a name, which only this user may read. The kernel removes it when no process has it open.
 
     A process uses its scratch files again and again: overwriting pages that are in memory costs a quarter of
     finding new ones (benchmarks/LOG.md).
@@ -68,7 +68,7 @@ class Scratch(WriteFile):
         super().__init__(path, os.O_RDWR | os.O_EXCL, 0o600)
 
     def _open(self, path: str, flags: int, mode: int) -> int:
-        """A kill leaves nothing, where the file system can make a file that never had a name."""
+        """Create it without a name if the file system can: then a kill leaves nothing."""
         if hasattr(os, "O_TMPFILE"):
             try:
                 return os.open(self.folder, flags | os.O_TMPFILE, mode)

@@ -1,9 +1,9 @@
 """Shared store: a folder that the members of one run write at once, from several machines and containers.
 
-Each run has a folder of its own, `.penstock/tmp/run-TOKEN`. Members never make that folder. They write every file in it
-and rename it from there; what they remove, they rename into it first. Whoever takes the output away from the run
-removes the folder (`LocalStore.fence`). From then on whatever a member does fails and changes nothing, even if it was
-stopped in the middle and continues a day later.
+Each run has a folder of its own, `.penstock/tmp/run-TOKEN`. Members never create that folder. They write every file in
+it and rename it from there. To remove a file, they rename it into the folder first. Another run that takes the output
+removes the folder (`LocalStore.fence`). From then on, every operation of a member fails and changes nothing, even if
+the member was stopped in the middle and continues a day later.
 """
 
 import os
@@ -22,7 +22,7 @@ _ROOT = re.compile(r"run:(?P<token>[0-9a-f]{16}):(?P<member>[^:/]+):(?P<folder>/
 
 
 def shared_root(folder: str, token: str, member: str) -> str:
-    """The root of a store: every process of a member opens it by that."""
+    """The root with which every process of a member opens the store."""
     return f"run:{token}:{member}:{folder}"
 
 
@@ -31,12 +31,12 @@ def is_shared_root(root: str) -> bool:
 
 
 def run_folder(token: str, name: str = "") -> str:
-    """Name of the run's folder, or of what lies in it, in the output."""
+    """Name of the run's folder in the output, or of a file in it."""
     return f"{TEMPORARY}/{RUN_PREFIX}{token}" + (f"/{name}" if name else "")
 
 
 def begin_run(folder: str, token: str) -> None:
-    """Make the folder of a run. Only who holds the output alone may do this."""
+    """Create the folder of a run. The caller must hold the output alone."""
     for each in (LEASES, MEMBERS, FAILURES):
         path = os.path.join(folder, run_folder(token, each))
         with doing("create the folder", path, "mkdir"):
@@ -67,7 +67,7 @@ class SharedStore(LocalStore):
 
     @property
     def session(self) -> str:
-        """None: every file is synced, and counts on any machine."""
+        """Empty: every file is synced, and counts on any machine."""
         return ""
 
     @property
@@ -84,7 +84,7 @@ class SharedStore(LocalStore):
         return not os.path.isdir(self.run_path)
 
     def _path(self, name: str) -> str:
-        """Files that are placed grow in the run's folder: to rename them from there is then up to this run alone."""
+        """Files that are placed grow in the run's folder, so that only this run can rename them into place."""
         if name == PLACING or name.startswith(f"{PLACING}/"):
             return os.path.join(self.run_path, name.removeprefix(f"{os.path.dirname(PLACING)}/"))
         return os.path.join(self.folder, name)
@@ -97,15 +97,15 @@ class SharedStore(LocalStore):
     _temporary = _beside
 
     def _move(self, name: str, into: str) -> None:
-        """The file keeps its first name too, until the run is over: a member that takes over finds it there."""
+        """The file also keeps its first name until the run is over: a member that takes over finds it there."""
         beside = self._beside(into)
         link_or_copy(self._path(name), beside)
         os.replace(beside, self._path(into))
-        with suppress(FileNotFoundError):  # to rename one link over another of the same file does nothing
+        with suppress(FileNotFoundError):  # renaming a link over another link of the same file does nothing
             os.unlink(beside)
 
     def append(self, name: str) -> WriteFile:
-        """Only in the run's folder, which is there."""
+        """Only for files in the run's folder, which exists."""
         return WriteFile(self._path(name), os.O_WRONLY | os.O_APPEND)
 
     def remove(self, name: str) -> None:
@@ -142,19 +142,19 @@ class SharedStore(LocalStore):
             sync_folder(os.path.dirname(each))
 
     def sweep(self, whole: bool = False) -> None:  # noqa: ARG002
-        """Remove what this member's dead processes have left; the others may be writing."""
+        """Remove files that dead processes of this member left. Other members may be writing theirs."""
         with suppress(FileNotFoundError), doing("remove", self.run_path, "remove"):
             for name in os.listdir(self.run_path):
                 if name.startswith(f"{self.member}-"):
                     _discard(os.path.join(self.run_path, name))
 
     def fence(self) -> None:
-        """End this run: its folder goes, and with it all that its members may still write."""
+        """End this run: without its folder, its members can write nothing."""
         fence_run(self.run_path)
 
 
 def _discard(path: str) -> None:
-    """Remove a file or a whole folder that another may be removing."""
+    """Remove a file or a folder; another process may be removing it too."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
     else:

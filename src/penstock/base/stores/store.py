@@ -12,7 +12,7 @@ from penstock.base.errors import OutputError
 from penstock.base.files import Copyable
 
 STATE = ".penstock"  # where a dataset keeps what only penstock reads
-PLAN = f"{STATE}/plan.json"  # of a run that several machines do, for those that join
+PLAN = f"{STATE}/plan.json"  # of a run by several machines, for workers that join
 PLACING = f"{STATE}/placing"  # files that several tasks write at once, before they are published
 RUN = f"{STATE}/run.json"  # of the run that made it: nothing in it decides a byte
 
@@ -39,7 +39,7 @@ class SharedWriter(Protocol):
     def copy_at(self, start: int, source: Copyable, first: int, length: int) -> None: ...
     def read_at(self, start: int, length: int) -> bytes: ...
     def begin_sync(self, start: int, length: int) -> None:
-        """Have the system begin to write these bytes to the disk, without waiting for it."""
+        """Start writing these bytes to the disk, without waiting for the end."""
 
     def sync(self) -> None: ...
     def close(self) -> None: ...
@@ -91,7 +91,7 @@ class Store(Protocol):
         """The file's bytes, mapped read-only. An empty file cannot be mapped and is an error."""
 
     def forget_pages(self, name: str, end: int) -> None:
-        """Let the system use the memory in which it keeps the first `end` bytes of a synced file."""
+        """Drop the first `end` bytes of a synced file from the page cache."""
 
     # How it changes.
 
@@ -133,8 +133,8 @@ class Store(Protocol):
         """
 
     def fence(self) -> None:
-        """End what runs of several machines are still writing here: from now on it has no effect. Only the one who
-        holds the store alone may do this."""
+        """End runs of several machines here: from now on, their late writes have no effect. The caller must hold the
+        store alone."""
 
 
 def _nothing() -> None: ...

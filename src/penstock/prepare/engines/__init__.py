@@ -34,7 +34,7 @@ class Engine(Protocol):
         ...
 
     def held_bytes(self) -> int:
-        """Memory that counts against `memory:` now: of this machine; of several, where it is most."""
+        """Memory that counts against `memory:` now; on several machines, that of the one that holds most."""
         ...
 
     def close(self) -> None:
@@ -43,14 +43,14 @@ class Engine(Protocol):
 
 
 class Feed(Protocol):
-    """Asked again and again while a pass runs, some times per second."""
+    """Gives an engine its tasks, some at a time. It is asked several times per second while a pass runs."""
 
     def take(self, room: int) -> Sequence[Task]:
-        """Tasks to begin, `room` of which could begin now."""
+        """New tasks. `room` of them could begin now."""
         ...
 
     def lost(self) -> Collection[str]:
-        """Names of tasks taken before that another does now."""
+        """Names of tasks that were taken here, and that another member does now."""
         ...
 
     @property
@@ -67,7 +67,7 @@ class Fed(Engine, Protocol):
 
 
 class Listed:
-    """Tasks that are all known, and all this engine's own."""
+    """A feed of tasks that are all known from the start."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._tasks = tasks

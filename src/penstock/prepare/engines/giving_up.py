@@ -1,4 +1,4 @@
-"""Giving up: the errors of tasks that cannot be done, whichever engine has tried them."""
+"""Giving up: errors for tasks that cannot be done, for all engines."""
 
 from collections.abc import Callable
 
@@ -13,25 +13,25 @@ from penstock.prepare.rows.rows import HUNG
 
 
 def refuse_other_row(task: Task, row: LedgerRow) -> None:
-    """Refuse a row that a worker reports for another task than it was given."""
+    """Refuse a row that a worker reports for the wrong task."""
     if row.task != task.name:
         raise TaskError(f"defect: a worker that was given {task.name} reports {row.task}")
 
 
 def defect_of(cause: BaseException, traceback: str) -> PenstockError:
-    """The error of a task that was raised outside of the code that answers for it. Our own errors keep their words."""
+    """The error for an unexpected exception in a task. Our own errors stay as they are."""
     if isinstance(cause, PenstockError):
         return cause
     defect = TaskError(
         f"a task ended with {type(cause).__name__}: {cause}",
-        next_step="run with --debug for the traceback, and with `engine: local` to see whether the cluster has a part",
+        next_step="run with --debug for the traceback, and with `engine: local` to see if the cluster is the cause",
     )
     defect.add_note(traceback)
     return defect
 
 
 def given_up(end: events.GiveUp, settings: Settings, budget: Budget, stack: Callable[[], str]) -> TaskError:
-    """`stack` gives that of its worker, for one that hangs."""
+    """The error for a task that is given up. `stack` returns the stack of its worker, if it hangs."""
     if end.why == events.NEEDS_MORE:
         return _needs_more(end, budget)
     if end.why == events.LEAKS:

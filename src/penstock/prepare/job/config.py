@@ -148,8 +148,8 @@ class Config(BaseModel):
             slice_size: Input bytes per task; this also sets the size of a shard. Default: "64MB", and "16MB" for text.
             memory: Upper bound for the whole process tree: "2GB", or a share of the machine. Default: "80%".
             workers: Processes; 0 runs the tasks inside the driver. Default: "auto".
-            engine: Who does the tasks: "local" processes, "workers" of any machine, or a cluster: "ray",
-                {"ray": {"address": "auto"}}; does not change the output. Default: "local".
+            engine: Who does the tasks: "local" processes, "workers" that you start on any machine, or a Ray cluster:
+                "ray", {"ray": {"address": "auto"}}; does not change the output. Default: "local".
             strategy: How much to hold in memory at once; does not change the output. Default: "auto".
             task_timeout: Seconds without a row before a task is killed. Default: 600.
             stall_notice: Seconds without a row before a task is reported. Default: 60.

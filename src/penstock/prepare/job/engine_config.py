@@ -30,19 +30,21 @@ class LocalOptions(EngineOptions):
 
 
 class RayOptions(EngineOptions):
-    """Ray tasks, on a cluster that runs or on one that the run starts here and ends."""
+    """Tasks of Ray, on a running cluster or on one that the run starts on this machine."""
 
     address: str | None = Field(
         None,
         min_length=1,
-        description="auto, or host:port of a Ray cluster that runs; default: one on this machine, for this run alone",
+        description="auto, or host:port of a running Ray cluster; default: start one on this machine for this run",
     )
 
 
 class WorkersOptions(EngineOptions):
-    """Workers that come by themselves, on any machine: `penstock work OUTPUT` starts one."""
+    """Workers that you start on any machine with `penstock work OUTPUT`."""
 
-    lease: float = Field(60, gt=0, le=86_400, description="seconds without a sign of life before others do its tasks")
+    lease: float = Field(
+        60, gt=0, le=86_400, description="seconds without a sign of life before others do a worker's tasks"
+    )
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class EngineKind:
 
     options: type[EngineOptions]
     opens: str
-    has_inside: bool = False  # whether the driver may do tasks itself: a small job, `workers: 0`
-    has_many_hosts: bool = False  # whether machines share the output, so that files are synced, and fenced at the end
+    has_inside: bool = False  # whether the driver may do tasks itself: for a small job, or `workers: 0`
+    has_many_hosts: bool = False  # whether tasks on other machines write the output
     runs: str = "penstock.prepare.run.run:run"
 
 

@@ -8,13 +8,13 @@ from penstock.base.memory import Budget
 from penstock.base.sizes import format_size, parse_rate, parse_size
 from penstock.prepare.budget.means import Means
 
-NETWORK = "10Gbit"  # of a node, where nobody says anything else
+NETWORK = "10Gbit"  # per node, by default
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """`count` equal machines with a shared folder. `bytes_per_second` is what each reads and writes there. `cores` may
-    be a part of one, as a quota of CPU time gives it."""
+    """`count` equal machines with a shared folder. Each reads and writes `bytes_per_second` there. `cores` may be a
+    fraction, if a node has a quota of CPU time."""
 
     count: int
     cores: float
@@ -65,7 +65,7 @@ class AskedNodes:
             )
 
     def on(self, asked: str | int, here: Means) -> Nodes:
-        """The nodes. What no option says is as it is here; `asked` is the job's `memory:`."""
+        """The nodes. Options that were not given are as on this machine; `asked` is the job's `memory:`."""
         return Nodes(self.count, self.cores or here.cores, self._budget(asked, here), parse_rate(self.network))
 
     def _budget(self, asked: str | int, here: Means) -> Budget:

@@ -15,15 +15,15 @@ from penstock.prepare.plan.nodes import Nodes
 from penstock.prepare.plan.plan import Plan, Planned
 from penstock.prepare.plan.settings import choose_settings, refuse_without_memory
 
-# Seconds of a core that `plan` does not measure itself: benchmarks/projection.py, LOG.md.
-TASK_SECONDS = 0.008  # of a task, beside its rows: files that it opens and commits, its ledger entry
-PIECE_SECONDS = 0.00004  # of a task, for each bucket that it spills to, or each spill that it reads a bucket of
-PASS_SECONDS = 0.02  # of a pass on a node
-JOIN_SECONDS = 0.1  # of a node, beside planning: its workers start
-FINISH_SECONDS = 0.0006  # of a task, in one process, when all are done
-CROWDING = 0.02  # more time of a task for each further worker of a node that is busy: RESULTS.md, 1 to 16 cores
+# Seconds of one core that `plan` does not measure itself: from benchmarks/projection.py, see LOG.md.
+TASK_SECONDS = 0.008  # per task, besides its rows: opening and committing files, the ledger entry
+PIECE_SECONDS = 0.00004  # per bucket that a task spills to, and per spill that it reads a bucket of
+PASS_SECONDS = 0.02  # per pass, on each node
+JOIN_SECONDS = 0.1  # per node, besides planning: its workers start
+FINISH_SECONDS = 0.0006  # per task, in one process, when all tasks are done
+CROWDING = 0.02  # a task takes 2% longer per further busy worker of its node: RESULTS.md, 1 to 16 cores
 
-# The largest that the model was compared with: RESULTS.md. More nodes or workers are extrapolated, and far more bytes.
+# The largest runs that the model was compared with: RESULTS.md. Beyond them, it extrapolates.
 COMPARED_NODES, COMPARED_WORKERS, COMPARED_BYTES, _FAR = 4, 1, 200_000_000, 10
 COMPARED = f"up to {COMPARED_NODES} nodes of {COMPARED_WORKERS} worker and {format_size(COMPARED_BYTES)} of input"
 
@@ -44,14 +44,14 @@ class Moved:
 
 @dataclass(frozen=True)
 class SpreadPass:
-    """A pass on all nodes. `workers` are those of a node, `at_once` the tasks that run at one time on all of them."""
+    """A pass on all nodes. `workers` are per node; `at_once` tasks run at one time on all nodes."""
 
     number: int
     kind: str
     tasks: int
     workers: int
     at_once: int
-    work_seconds: float  # of one core, for all tasks
+    work_seconds: float  # seconds of one core for all tasks
     compute_seconds: float
     network_seconds: float
     seconds: float
@@ -83,7 +83,7 @@ class Spread:
 
 
 def spread(plan: Plan, nodes: Nodes, planning_seconds: float) -> Spread:
-    """`planning_seconds`: what planning took here. Raises PlanError if a node is too small for a task."""
+    """`planning_seconds`: how long planning took here. Raises PlanError if a node is too small for a task."""
     means = nodes.means(plan.means)
     settings = _settings(plan, nodes, means)
     written = {each.pass_.number: _written(each) for each in plan.passes}
@@ -105,13 +105,13 @@ def _settings(plan: Plan, nodes: Nodes, means: Means) -> list[Settings]:
         raise PlanError(
             f"a node with {nodes.budget} is too small for a task: {error.what}",
             where=error.where,
-            next_step=f"larger nodes; for each, {error.next_step}",
+            next_step=f"use larger nodes; for each, {error.next_step}",
         ) from None
     return [choose_settings(each, plan.config, plan.survey, means) for each in passes]
 
 
 def _written(planned: Planned) -> tuple[int, int]:
-    """(bytes for later passes, bytes of the dataset) in the shared folder. Files on the way are on own disks."""
+    """(bytes for later passes, bytes of the dataset) in the shared folder. Scratch files are on own disks."""
     if planned.pass_.facts().for_others:
         return planned.projected.spill_bytes, 0
     return 0, planned.projected.output_bytes
@@ -144,14 +144,14 @@ def _on(
 
 
 def task_seconds(seconds: float, each_takes: float, tasks: int, sizes: Sequence[float]) -> list[float]:
-    """Seconds of each task: its share of all `seconds`, and what every task takes."""
+    """Seconds of each task: its share of all `seconds`, plus `each_takes`."""
     sizes = sizes if len(sizes) == tasks and sum(sizes) > 0 else [1.0] * tasks
     whole = sum(sizes)
     return [seconds * size / whole + each_takes for size in sizes]
 
 
 def makespan(seconds: Sequence[float], at_once: int) -> float:
-    """Seconds until the last task ends, if each worker takes the next task as soon as it has none."""
+    """Seconds until the last task ends, if each worker takes the next task as soon as it is free."""
     free = [0.0] * max(1, at_once)
     for each in seconds:
         heapq.heapreplace(free, free[0] + each)
@@ -159,7 +159,7 @@ def makespan(seconds: Sequence[float], at_once: int) -> float:
 
 
 def together(compute: float, network: float, workers: int) -> float:
-    """Seconds of a pass whose tasks compute and move bytes by turns: what one worker moves, others compute beside."""
+    """Seconds of a pass whose tasks compute and move bytes in turns: while one worker moves, others compute."""
     return max(compute, network) + min(compute, network) / max(1, workers)
 
 
@@ -169,7 +169,7 @@ def one_node(found: Spread, plan: Plan, planning_seconds: float) -> Spread:
 
 
 def extrapolated(found: Spread, plan: Plan) -> list[str]:
-    """What is beyond anything that the model was compared with, in words; none if nothing is."""
+    """What is larger than in the runs that the model was compared with, in words."""
     workers, size = max(each.workers for each in found.passes), plan.survey.file_bytes
     beyond = [f"{found.nodes.count:,} nodes"] if found.nodes.count > COMPARED_NODES else []
     beyond += [f"{workers:,} workers per node"] if workers > COMPARED_WORKERS else []

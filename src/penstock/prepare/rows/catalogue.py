@@ -1,7 +1,7 @@
-"""Catalogue: the tables of many spills -> one file in the order of parts, so that who wants one part of all spills
+"""Catalogue: the tables of many spills -> one file in the order of parts. A task that needs one part of all spills
 reads the places of its chunks at once. Next: merging.py.
 
-The tables are turned around some spills at a time. Each group of spills is an array with a group per part.
+The tables are reordered in groups of spills. Each group of spills is an array with a group per part.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,13 @@ from penstock.prepare.rows.spill import ENTRY, Chunks, chunks_at, read_table
 from penstock.shards.columns import FileFacts
 
 _PLACE = np.dtype([("spill", "<i8"), *ENTRY.descr])
-_GROUP_BYTES = 1 << 20  # of tables that are turned around at once: who writes holds them about four times
+_GROUP_BYTES = 1 << 20  # of tables that are reordered at once; writing holds about four times that
 _WORDS = container.Words("an index of spill files", again="it is made again")
 _ROWS, _GROUPS = "rows", "groups"
 
 
 def write_catalogue(store: Store, name: str, spills: Sequence[FileFacts], parts: int) -> FileFacts:
-    """The file, and its facts. Its bytes depend on the spills alone."""
+    """Write the file and return its facts. Its bytes depend on the spills alone."""
     rows = np.zeros(parts, "<i8")
     with ExitStack() as stack:
         file = container.begin_container(store, name, stack, lasting=False)
@@ -69,7 +69,7 @@ def rows_by_part(store: Store, name: str) -> Array:
 
 
 def chunks_of_part(store: Store, written: FileFacts, spills: Sequence[FileFacts], part: int) -> list[Chunks]:
-    """Chunks of a part, spill by spill. Spills that have none of it are left out."""
+    """Chunks of a part, spill by spill. Spills without that part are left out."""
     source = container.Stored(store, written.file, written.digest)
     index = keep(("index", store, written), lambda: container.open_container(source, _WORDS, written.digest))
     with source.opened() as opened:

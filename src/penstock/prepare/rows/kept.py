@@ -1,8 +1,8 @@
-"""Kept: open files and indexes that the tasks of one process share. Opening a file of a shared folder costs a round
-trip or two, and reading its index one more.
+"""Kept: open files and indexes that the tasks of one process share. In a shared folder, opening a file costs one or two
+round trips, and reading its index one more.
 
-The first files stay open, up to a number; further ones are opened for each use. Every task reads the files in the same
-order, so closing the oldest would close each file just before it is needed again.
+A limited number of files stay open, the first ones; later ones are opened for each use. Every task reads the files in
+the same order, so closing the oldest would close each file just before it is needed again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Holding: what is a run's own while it is at work: its output, folders beside it, and what other machines write."""
+"""Holding: locks and fences around a run: its output, the folders beside it, and the writes of other machines."""
 
 import secrets
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from penstock.prepare.run.owner import owner_words
 
 @contextmanager
 def hold_output(plan: Plan, store: Store) -> Iterator[tuple[int, ...]]:
-    """Hold the output alone. What an earlier run of several machines still writes there has no effect any more."""
+    """Hold the output alone. Late writes of an earlier run on several machines no longer have an effect."""
     with store.hold(owner_words(plan)) as lock:
         end_runs_of_members(store)
         yield lock

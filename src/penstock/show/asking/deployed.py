@@ -1,4 +1,4 @@
-"""Deployed: facts about a script or an app that was written -> what it asks for, and how to start it."""
+"""Deployed: facts about a written script or app -> lines that say what it asks for, and how to start it."""
 
 import shlex
 from typing import Any
@@ -13,7 +13,7 @@ Part = Table | Text
 
 
 def slurm_lines(facts: dict[str, Any]) -> list[Part]:
-    """The array, and how to submit it. Whoever watches may begin the run, so it plans with the elements' memory."""
+    """The array, and how to submit it. The watching command may begin the run, so it gets the elements' memory."""
     memory = facts["worker_memory_bytes"] >> 20
     asked = {
         "job": facts["job"],
@@ -31,7 +31,7 @@ def slurm_lines(facts: dict[str, Any]) -> list[Part]:
         *_larger_arrays(facts),
         Text("Next, in a folder that all nodes see:"),
         Text(f"  sbatch {shlex.quote(facts['script'])}", no_wrap=True),
-        Text("To see its progress, on any machine that sees the folder (it does no task):"),
+        Text("To see the progress, on any machine that sees the folder (this does no tasks):"),
         Text(f"  penstock run {shlex.quote(facts['job'])} --engine workers --memory {memory}MiB", no_wrap=True),
     ]
 
@@ -73,6 +73,6 @@ def _larger_arrays(facts: dict[str, Any]) -> list[Part]:
         return []
     wanted = f"scontrol show config | grep MaxArraySize   # must be more than {facts['nodes'] - 1}"
     return [
-        Text("A cluster allows arrays of 1,001 elements if it does not say otherwise. Ask it:"),
+        Text("By default, a cluster allows arrays of 1,001 elements. Ask yours:"),
         Text(f"  {wanted}"),
     ]

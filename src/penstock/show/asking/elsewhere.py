@@ -16,7 +16,7 @@ WORKERS = "workers"
 
 
 def load_job_file(name: str, overrides: Sequence[Override]) -> Asked:
-    """The job file of that name. A preset with its options is none."""
+    """The job file of that name. Refuses a preset: other machines need a file."""
     if not os.path.isfile(name) and name in PRESETS:
         raise ConfigError(
             f"{name} is a preset; this command needs a job file, which other machines can read",
@@ -27,7 +27,7 @@ def load_job_file(name: str, overrides: Sequence[Override]) -> Asked:
 
 
 def load_shared_job(name: str, output: str, memory: str | None, workers: str | None) -> Asked:
-    """The job file of that name, as workers that come by themselves do it, with their `output:`."""
+    """The job file of that name, with `engine: workers` and the `output:` of the worker."""
     overrides = collect(output=output, memory=memory, workers=workers)
     asked = load_job_file(name, overrides)
     if asked.config.engine.name == WORKERS:  # with options of its own
@@ -36,7 +36,7 @@ def load_shared_job(name: str, output: str, memory: str | None, workers: str | N
 
 
 def planner(asked: Asked) -> Callable[[], Plan]:
-    """A function that plans the job; its first half, where batch files are kept."""
+    """A function that plans the job; of a job with batch files, the first half."""
 
     def make_plan() -> Plan:
         with nursery() as workers:

@@ -1,4 +1,4 @@
-"""Joined: what a worker of `penstock work` says while it works, and when the dataset is there."""
+"""Joined: `penstock work` in the terminal: what a worker prints while it works and at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.prepare.run.members.joining import Joining, Worked, join
 from penstock.show.console import make_console
 from penstock.show.running.notices import notices
 
-_BEGINNERS = 3  # that may take the output from each other
+_BEGINNERS = 3  # so many machines may take the output from each other
 
 
 def work(
@@ -30,7 +30,7 @@ def work(
     lease: float | None = None,
     job: Job | None = None,
 ) -> Worked:
-    """Join the run in that output; with its `job`, begin it if it is not there. Retries and stalls go to stderr."""
+    """Join the run in that output; with `job`, begin it if nobody has. Retries and stalls go to stderr."""
     console = make_console(stderr=True)
 
     def say(words: str) -> None:
@@ -46,7 +46,7 @@ def work(
                 ensure_begun(plan_with(processes, job))
             try:
                 return join(Joining(plan_of, processes, say, observe), output, memory, workers, lease)
-            except TakenAway:  # by a machine that began at the same time, where locks do not reach so far
+            except TakenAway:  # by a machine that began at the same time, which our lock does not reach
                 if not job or not tries_left:
                     raise
     raise AssertionError

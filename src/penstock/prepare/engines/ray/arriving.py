@@ -1,4 +1,4 @@
-"""Arriving: messages that come to a node: unpacked, with the code that they name, where modules are found."""
+"""Arriving: messages to a node -> objects, with the user's code that they name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def version() -> str:
 
 
 def message_of(message: Any, what: str) -> bytes:
-    """The message with the carried code that it names. One that is larger than paths and settings is refused."""
+    """Pack a message with the carried code that it names. Refuses one that is too large for paths and settings."""
     data, named = packed(message)
     return refuse_large(pickle.dumps((named, data), protocol=5), what)
 
@@ -45,15 +45,14 @@ def unpacked(message: bytes) -> Any:
 
 
 def find_modules(path: Sequence[str], folder: str) -> None:
-    """Look for modules where the driver does, behind what the node has, and work in the driver's folder if there is
-    one of that name."""
+    """Search modules where the driver does, after the node's own places. Work in the driver's folder if it is here."""
     sys.path.extend(each for each in path if each not in sys.path and os.path.isdir(each))
     with suppress(OSError):
         os.chdir(folder)
 
 
 def code_problems(message: bytes, path: Sequence[str]) -> list[str]:
-    """What is wrong here with the user's code: in words, one per target."""
+    """Problems with the user's code on this node, one sentence per target."""
     find_modules(path, ".")
     with current_sources():
         return [problem for target, identity in unpacked(message) if (problem := _problem(target, identity))]
@@ -64,7 +63,7 @@ def _problem(target: str, identity: str) -> str:
         if not is_carried(target):
             load_user_object(target)
         refuse_other_values(target)
-        return "" if code_identity(target) == identity else f"{target} is other code there"
+        return "" if code_identity(target) == identity else f"{target} has other code there"
     except PenstockError as error:
         return f"{target}: {error.what}"
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Calls: tasks as Ray runs them now, each on a node that was chosen here. What happens to them comes back as events."""
+"""Calls: the tasks that Ray runs now, each on a node that is chosen here. What happens to them becomes events."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from penstock.prepare.engines.ray.places import Places
     from penstock.prepare.passes import Work
 
-_END_SECONDS = 10.0  # for processes to end that were killed
+_END_SECONDS = 10.0  # to wait for killed processes to end
 
 
 @dataclass
 class Call:
-    """One try at a task. `reference` is Ray's, to its answer."""
+    """One attempt at a task. `reference` is Ray's reference to its result."""
 
     reference: Any
     give: events.Give
     node: str
     token: str
     has_begun: bool = False
-    held: int = 0  # bytes that its process was last said to hold
+    held: int = 0  # bytes that its process held at its last report
     stack: str = "it has not said where it is"
 
 
 class Calls:
-    """Calls by the number of the worker, as attempts.py numbers them."""
+    """Calls by the number of their worker in attempts.py."""
 
     def __init__(self, cluster: Cluster) -> None:
         ray = cluster.ray
@@ -54,11 +54,11 @@ class Calls:
         self._stacks: dict[int, str] = {}
 
     def begin_pass(self, work: Work, places: Places, stall_notice: float) -> None:
-        """From now on, tasks are of this pass. It is sent once, whatever the number of its tasks."""
+        """From now on, tasks belong to this pass. It is sent once for all its tasks."""
         self._duty, self.places = self._ray.put(duty_of(work, places.settings, stall_notice)), places
 
     def give(self, give: events.Give) -> None:
-        """Have the least busy node do a task."""
+        """Start a task on the node with the most free places."""
         busy = Counter(call.node for call in self._calls.values())
         node = max(self.places.at_once, key=lambda each: (self.places.at_once[each] - busy[each], each))
         settings, token = self.places.settings, f"{next(self._numbers)}"
@@ -76,17 +76,17 @@ class Calls:
         return self._calls[number].give.task
 
     def stack(self, number: int) -> str:
-        """Stacks of a worker, as it has told them when it stalled."""
+        """Stacks that a worker reported when it stalled."""
         return self._calls[number].stack
 
     def held_bytes(self) -> Counter[str]:
-        """What calls hold, by node."""
+        """Bytes that calls hold, by node."""
         held: Counter[str] = Counter()
         for call in self._calls.values():
             held[call.node] += call.held
         return held
 
-    # What happens.
+    # Reports.
 
     def overfull(self, budget: Budget) -> Iterator[events.Event]:
         """The largest call of each node that holds more than it may."""
@@ -96,7 +96,7 @@ class Calls:
                 yield events.Overfull(largest, f"tasks on one node held {format_size(held)}, more than {budget}")
 
     def heard(self) -> Iterator[events.Event]:
-        """What workers have said since the last time. Calls that Ray has not begun wait for other jobs."""
+        """Reports of workers since the last look. Calls that Ray has not begun yet wait for other jobs."""
         tokens = {call.token: number for number, call in self._calls.items()}
         for token, message in self._ray.get(self._inbox.take.remote()):
             number = tokens.get(token, -1)
@@ -117,7 +117,7 @@ class Calls:
         return event
 
     def ended(self, seconds: float) -> Collection[int]:
-        """Numbers of the calls that have ended, after at most so many seconds."""
+        """Numbers of the calls that have ended. Waits at most `seconds` for one."""
         if not self._calls:
             time.sleep(seconds)
             return ()
@@ -128,7 +128,7 @@ class Calls:
         return ()
 
     def outcome(self, number: int) -> events.Event | None:
-        """What a call that has ended tells."""
+        """The result of a call that has ended."""
         reference = self._calls[number].reference
         try:
             return event_of(number, pickle.loads(self._ray.get(reference)))
@@ -138,14 +138,14 @@ class Calls:
             return events.Died(number, " ".join(f"{type(error).__name__}: {error}".split())[:500])
 
     def over(self, number: int) -> None:
-        """The call has ended, and so its process holds nothing of a task any more."""
+        """Forget a call that has ended: its process no longer holds memory for a task."""
         self._calls.pop(number, None)
 
     def is_on(self, number: int, nodes: Collection[str]) -> bool:
         return self._calls[number].node in nodes
 
     def close(self) -> None:
-        """Kill all that still runs, and wait until it is gone."""
+        """Kill all calls that still run, and wait until they are gone."""
         references = [call.reference for call in self._calls.values()]
         for number in list(self._calls):
             self.stop(number)

@@ -1,4 +1,4 @@
-"""Cluster: joined where one runs, or started on this machine for one run. What was started here is ended here."""
+"""Cluster: join a Ray cluster, or start one on this machine for one run and end it afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.prepare.engines.ray.travelling import copy_modules
 _ANY = "auto"
 _STORE_BYTES = 80 << 20  # of the object store of a cluster that is started here: about the least that Ray takes
 _CONNECT_SECONDS = 5.0
-# Ray's own watch counts all that the node holds, and kills; ours counts what our tasks hold. No usage reports either.
+# Ray's memory monitor counts all programs of the node, and kills; ours counts our tasks. Usage reports are off, too.
 _STARTED_WITH = {
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -47,7 +47,7 @@ class Cluster:
         return sorted(found, key=lambda node: (node.name, node.id))
 
     def leave(self) -> None:
-        """End a cluster that was started here, with all its processes; leave another."""
+        """Disconnect. A cluster that was started here ends with all its processes."""
         if self._is_joined_here:
             self._is_joined_here = False
             with _signals_kept():
@@ -55,7 +55,7 @@ class Cluster:
 
 
 def join_cluster(address: str | None, budget: Budget, cores: int, code: Sequence[str]) -> Cluster:
-    """Connect to the cluster, or start one of this machine's cores. The modules of `code` travel to its nodes."""
+    """Connect to the cluster, or start one on this machine. Its nodes get the modules of `code`."""
     ray = _imported()
     if ray.is_initialized():  # by the program that runs the job, which has chosen the cluster
         return Cluster(ray, is_joined_here=False)
@@ -87,7 +87,7 @@ def _imported() -> ModuleType:
 
 
 def _refuse_unreachable(address: str) -> None:
-    """Refuse an address where no cluster answers: Ray would try for two minutes, and then end the process."""
+    """Refuse an address where no cluster answers. Ray would try for two minutes, and then end this process."""
     named = os.environ.get("RAY_ADDRESS", "") if address == _ANY else address
     if named in ("", _ANY):
         return  # Ray looks for a cluster on this machine, and knows at once
@@ -127,14 +127,14 @@ def _unjoined(address: str | None, error: Exception) -> ConfigError:
     lines = " ".join(str(error).split())
     return ConfigError(
         f"Ray cannot join the cluster at {address}: {lines}",
-        next_step="start a cluster (ray start --head), with the versions of Ray and Python that the driver has; or "
+        next_step="start a cluster (ray start --head) with the same versions of Ray and Python as here; or "
         "leave `address:` out: the run then starts one on this machine",
     )
 
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Ray sets a handler of its own for SIGTERM; ours makes a Ctrl-C of it, which cleans up."""
+    """Keep our signal handlers. Ray replaces that for SIGTERM; ours treats it as Ctrl-C, which cleans up."""
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -146,7 +146,7 @@ def _signals_kept() -> Iterator[None]:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Variables that processes get which are started within; those that the user has set stay."""
+    """Set variables for the processes that are started meanwhile. Those that the user has set stay."""
     new = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(new)
     try:

@@ -1,5 +1,5 @@
-"""Ray engine: the tasks of a pass on the nodes of a cluster. Like local.py, it carries messages: what happens to calls
-becomes events for attempts.py, which decides, and its commands are carried out here."""
+"""Ray engine: the tasks of a pass on the nodes of a cluster. Like local.py, it decides nothing: it turns what happens
+to calls into events for attempts.py, and carries out its commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NODES_SECONDS = 2.0  # between two looks at which nodes are alive
 
 
 class RayEngine:
-    """`nodes` were probed. A node that comes later does no task of this run."""
+    """`nodes` were probed. A node that joins later does no task of this run."""
 
     def __init__(self, opening: Opening, cluster: Cluster, nodes: Sequence[Node]) -> None:
         config = opening.plan.config
@@ -60,7 +60,7 @@ class RayEngine:
             self._sample()
 
     def held_bytes(self) -> int:
-        """Where tasks and the driver hold most, without Ray's own processes."""
+        """Bytes on the node where tasks and the driver hold most, without Ray's own processes."""
         held = self._calls.held_bytes()
         held[self._own_node] += own_memory().counted
         return max(held.values())
@@ -77,14 +77,14 @@ class RayEngine:
         places = find_places(self._nodes, self._settings, self._budget, self._most)
         if not places.total:
             raise TaskError(
-                "no node of the Ray cluster is left that can do tasks",
+                "the Ray cluster has no node left that can do tasks",
                 where=self._work.root,
                 next_step="run the same command when nodes are back: it resumes from here",
             )
         self._calls.begin_pass(self._work, places, self._stall_notice)
 
     def _look_at_nodes(self, at_once: bool = False) -> None:
-        """Nodes that have gone do no more tasks."""
+        """Give no more tasks to nodes that are gone."""
         if not at_once and time.monotonic() - self._looked < _NODES_SECONDS:
             return
         self._looked = time.monotonic()
@@ -100,7 +100,7 @@ class RayEngine:
         self._carry_out(self._attempts.take(event, time.monotonic()))
 
     def _end(self, number: int) -> None:
-        """A call is over. A row that its worker has committed counts, however the worker ended."""
+        """A call has ended. A row that its worker committed counts, however the worker ended."""
         event = self._calls.outcome(number)
         task = self._calls.task_of(number)
         if isinstance(event, events.Died):

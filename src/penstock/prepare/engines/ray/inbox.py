@@ -1,4 +1,4 @@
-"""Inbox: how workers of a cluster report to the driver while their tasks run. One small actor beside the driver."""
+"""Inbox: reports of workers to the driver while their tasks run. One small actor on the driver's node."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock.base.memory import tree_memory
 
-MEMORY = "memory"  # a message of the mailbox itself: what its process holds
+MEMORY = "memory"  # a message of the mailbox itself: the memory of its process
 _FLUSH_SECONDS = 0.5
 _MEMORY_SECONDS = 1.0  # reading it is not free
-_AT_ONCE = {"ready", "place"}  # should the worker die next, the driver must know
-_LATEST = {"progress", "holds", MEMORY}  # of which only the last one counts
+_AT_ONCE = {"ready", "place"}  # the driver must know them even if the worker dies next
+_LATEST = {"progress", "holds", MEMORY}  # only the last of each counts
 
-Letter = tuple[str, tuple[Any, ...]]  # the token of a try at a task, and a message
+Letter = tuple[str, tuple[Any, ...]]  # the token of an attempt, and a message
 
 
 class Inbox:
@@ -33,7 +33,7 @@ class Inbox:
 
 
 class Mailbox:
-    """A worker's way to the inbox, around one try at a task: at most two letters per second, but for urgent ones."""
+    """A worker's connection to the inbox during one attempt: at most two letters per second, except urgent ones."""
 
     def __init__(self, inbox: Any, token: str) -> None:
         self._inbox, self._token = inbox, token

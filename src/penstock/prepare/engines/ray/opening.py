@@ -1,4 +1,4 @@
-"""Opening: a cluster is joined, and every node is looked at, before any work. Next: engine.py."""
+"""Opening: join a cluster and check every node, before any work. Next: engine.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def open_engine(opening: Opening) -> RayEngine:
     cluster = join_cluster(options.address, plan.means.budget, plan.means.cores, code)
     try:
         nodes = _fit_nodes(cluster, plan, opening.store)
-        opening.nursery.close()  # no worker will come from it
+        opening.nursery.close()  # no local worker is needed
         return RayEngine(opening, cluster, nodes)
     except BaseException:
         cluster.leave()
@@ -35,7 +35,7 @@ def open_engine(opening: Opening) -> RayEngine:
 
 
 def _fit_nodes(cluster: Cluster, plan: Plan, store: Store) -> list[Node]:
-    """The nodes that will do tasks. One without CPUs, as the head often is, does none."""
+    """The nodes that will do tasks. A node without CPUs, often the head, does none."""
     nodes, code = cluster.nodes(), user_code(plan.survey)
     for each in plan.passes:
         refuse_small_nodes(nodes, f"{each.pass_.number} ({each.pass_.kind})", each.settings, plan.means.budget)
@@ -50,7 +50,7 @@ def _fit_nodes(cluster: Cluster, plan: Plan, store: Store) -> list[Node]:
 
 @contextmanager
 def _token(store: Store) -> Iterator[tuple[str, str]]:
-    """A file in the output that only a node which has the same folder can read, and what is in it."""
+    """A file in the output, and its contents. Only a node that sees the same folder can read it."""
     words = secrets.token_hex(8)
     name = f"{TEMPORARY}/token-{words}"
     store.commit_bytes(name, words.encode())

@@ -46,10 +46,10 @@ class Places:
 
 
 def find_places(nodes: Sequence[Node], settings: Settings, budget: Budget, most: int | None) -> Places:
-    """`budget` is that of each node, and so is `most`, the number of tasks that the job allows at once.
+    """`budget` and `most`, the largest number of tasks at once, are per node.
 
-    A task gets no more threads than the smallest node has CPUs. On a node with more tasks than were planned for one
-    machine, each task has a smaller share for a row that is very large.
+    A task gets no more threads than the smallest node has CPUs. If a node runs more tasks than were planned for one
+    machine, each task has less room for very large rows.
     """
     usable = [node for node in nodes if node.cpus]
     threads = min([settings.threads, *(node.cpus for node in usable)])
@@ -61,7 +61,7 @@ def find_places(nodes: Sequence[Node], settings: Settings, budget: Budget, most:
 
 
 def _with_share(settings: Settings, tasks: int, budget: Budget) -> Settings:
-    """The settings of tasks that share a node with others, `tasks` together."""
+    """Settings for `tasks` tasks that share a node."""
     planned = max(1, settings.workers)
     if tasks <= planned:
         return settings
@@ -71,7 +71,7 @@ def _with_share(settings: Settings, tasks: int, budget: Budget) -> Settings:
 
 
 def refuse_small_nodes(nodes: Sequence[Node], word: str, settings: Settings, budget: Budget) -> None:
-    """Refuse a pass of which no task would ever begin on one of the nodes: Ray would wait, without a word."""
+    """Refuse a pass if one of its tasks does not fit on some node: Ray would wait for ever, silently."""
     usable = [node for node in nodes if node.cpus]
     if not usable:
         raise PlanError(
@@ -86,5 +86,5 @@ def refuse_small_nodes(nodes: Sequence[Node], word: str, settings: Settings, bud
             f"the Ray cluster cannot give that to one task",
             where="; ".join(map(str, small)) + f"; {budget} is allowed on each node",
             next_step="start these nodes with more memory (ray start --memory=BYTES), leave them out of the cluster, "
-            "or set a smaller `memory:`, from which smaller batches follow",
+            "or set a smaller `memory:`, which makes batches smaller",
         )

@@ -1,5 +1,5 @@
-"""Probe: what a node of the cluster has, told from inside. The function travels as code, not by name: a node without
-penstock, or with another version, runs it too. So this module imports nothing of penstock at its top."""
+"""Probe: facts about a node of the cluster, collected on it. Ray sends the function as code, not by name, so that nodes
+without penstock, or with another version, can run it. So this module imports nothing of penstock at its top."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""Probing: before any work, a task on each node tells what it has. A node that would fail its tasks is named."""
+"""Probing: before any work, a task on each node reports what the node has. Unfit nodes are refused by name."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.prepare.engines.ray.arriving import message_of, version
 from penstock.prepare.engines.ray.cluster import Cluster
 from penstock.prepare.engines.ray.places import Node
 
-_SECONDS = 120.0  # for all nodes together: starting a process on a busy one took 20
-_FILES = 100  # of the input, that each node is asked for: a million would take a while
+_SECONDS = 120.0  # for all nodes together: starting a process on a busy node took 20 s
+_FILES = 100  # files of the input that each node looks for: a million would take a while
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Expected:
 
 
 def refuse_unfit_nodes(cluster: Cluster, nodes: Sequence[Node], expected: Expected) -> None:
-    """Ask all nodes at once. The error names each node that cannot do tasks, and why. One that has died is left out."""
+    """Ask all nodes at once. The error names each node that cannot do tasks, and why. Dead nodes are left out."""
     looked = _looked(cluster, nodes, expected)
     alive = {node.id for node in cluster.nodes()}
     problems = [
@@ -51,7 +51,7 @@ def refuse_unfit_nodes(cluster: Cluster, nodes: Sequence[Node], expected: Expect
 
 
 def _looked(cluster: Cluster, nodes: Sequence[Node], expected: Expected) -> Mapping[Node, Mapping[str, Any]]:
-    """What each node has found; or `error`, why it could not look."""
+    """The facts that each node found; or an `error` that says why it could not look."""
     ray = cluster.ray
     ray.cloudpickle.register_pickle_by_value(probe)
     try:
@@ -69,7 +69,7 @@ def _looked(cluster: Cluster, nodes: Sequence[Node], expected: Expected) -> Mapp
 
 
 def at_node(node: str) -> dict[str, Any]:
-    """Options of a task: that node and no other, in a process with the variables of a worker."""
+    """Options of a task: run on this node only, in a process with the variables of a worker."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     strategy = NodeAffinitySchedulingStrategy(node, soft=False)

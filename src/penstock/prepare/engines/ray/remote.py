@@ -1,4 +1,4 @@
-"""Remote: what a worker process of the cluster does with a task that comes to it."""
+"""Remote: a worker process of the cluster: takes a task, does it, and returns its ledger row."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from penstock.prepare.passes import Work
 
 
 class Duty(NamedTuple):
-    """A pass as it is sent to the nodes, once."""
+    """A pass, as it is sent to the nodes once."""
 
     number: str
     version: str  # of the driver's penstock
     path: tuple[str, ...]  # where the driver finds modules
-    folder: str  # in which it works
-    message: bytes  # its Work and Settings, and the notice of stalls, which need these modules
+    folder: str  # the driver's working folder
+    message: bytes  # Work, Settings and stall_notice; unpacking them needs these modules
 
 
 _accepted: dict[str, tuple[Work, Settings, float]] = {}  # the last one, by its number
@@ -43,7 +43,7 @@ def message_of_give(give: Give) -> bytes:
 
 
 def do_task(duty: Duty, give: bytes, inbox: Any, token: str) -> bytes:
-    """Do a task of the pass `duty`. Returns what a local worker would send: its ledger row, or why there is none."""
+    """Do a task of the pass `duty`. Returns what a local worker would send: its ledger row, or an error."""
     with current_sources(), Mailbox(inbox, token) as mailbox:
         mailbox.send(("ready", resident_memory(os.getpid()).counted))
         answer = answer_of("done", partial(_do, duty, give, mailbox))
@@ -64,7 +64,7 @@ def _accept(duty: Duty) -> None:
     if duty.version != version():
         raise TaskError(
             f"node {os.uname().nodename} has penstock {version()}, and the driver {duty.version}",
-            next_step=f"install penstock {duty.version} there: the node came to the cluster when the run had begun",
+            next_step=f"install penstock {duty.version} there: the node joined the cluster after the run began",
         )
     find_modules(duty.path, duty.folder)
     work, settings, stall_notice = unpacked(duty.message)

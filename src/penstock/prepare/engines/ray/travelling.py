@@ -1,4 +1,4 @@
-"""Travelling: the user's own modules, copied into a folder that Ray brings to every node."""
+"""Travelling: the user's own modules -> a folder that Ray copies to every node."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from penstock.base.user_code.modules import is_library, own_modules
 
 
 def copy_modules(targets: Iterable[str], folder: str) -> bool:
-    """Copy the modules behind `module:name`, and those that they import from their place. Returns whether there are
-    any. Other files beside them stay where they are."""
+    """Copy the modules of `module:name`, and those that they import from their own folder. Returns whether there are
+    any. Other files are not copied."""
     found = False
     for target in targets:
         if is_carried(target) or is_library(target.partition(":")[0]):

@@ -1,5 +1,5 @@
-"""Workers that come by themselves: members of a run, each on a machine of its own, share its tasks by leases.
+"""Workers: members of a run, started on any machine, share its tasks by leases.
 
-A member claims tasks and does them with the engines of one machine (joined.py). The watcher does none, and tells what
-the members do (onlooker.py). Both learn what is done from the ledger.
+A member claims tasks and does them with the engine of its machine (joined.py). The watcher does none, and shows what
+the members do (onlooker.py). Both learn from the ledger which tasks are done.
 """

@@ -1,4 +1,4 @@
-"""Board: what the members of a run know of each other: rows of the ledger, and the error that ends the run."""
+"""Board: what the members of a run share: the rows of the ledger, and the error that ends the run."""
 
 import json
 import os
@@ -34,9 +34,9 @@ class Board:
         """Raise if the output was taken away, or if a task failed for good somewhere."""
         if self.store.is_fenced:
             raise TakenAway(
-                "the output was taken by another run, so this worker has stopped; nothing of its own is left there",
+                "another run has taken the output, so this worker has stopped; it leaves no files there",
                 where=self.store.folder,
-                next_step="`penstock work` joins the run that has it now, if that takes workers",
+                next_step="`penstock work` joins the new run, if that was started with `--engine workers`",
             )
         for name in self.store.entries(run_folder(self.store.token, FAILURES)):
             raise FailedElsewhere(_error_of(json.loads(self.store.read(name))))
@@ -61,7 +61,7 @@ class Board:
                 return set()
 
     def row(self, task: Task, work: Work) -> LedgerRow | None:
-        """The task's row, if it is of this job and of the same earlier tasks."""
+        """The task's row, if this job and the same earlier tasks wrote it."""
         row = read_row(self.store, task.name)
         is_right = row is not None and task.is_done_by(row.fingerprint) and row.identity == work.identity
         return row if is_right else None

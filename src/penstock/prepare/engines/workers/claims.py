@@ -1,4 +1,4 @@
-"""Claims: the tasks of a pass, as one member sees them: done, done by another now, or free to claim. A Feed."""
+"""Claims: the tasks of a pass, as one member sees them: done, claimed by another, or free. A Feed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.prepare.passes import Task, Work
 if TYPE_CHECKING:
     from penstock.prepare.engines import Done
 
-ELSEWHERE = Effort(0.0, 0)  # of a task that another member has done
+ELSEWHERE = Effort(0.0, 0)  # for a task that another member has done
 
 
 class Claims:
@@ -24,7 +24,7 @@ class Claims:
         self._open = {task.name: task for task in tasks}  # no row is known yet
         self._mine: set[str] = set()
         self._taken: set[str] = set()  # claimed by others, as of the last look
-        self._expired: dict[str, int] = {}  # generations of claims whose holders show no life, or gave them back
+        self._expired: dict[str, int] = {}  # generations of claims that have expired or were given back
         self._work, self._board, self._leases, self._done = work, board, leases, done
         self._pause = Pause()
 
@@ -45,7 +45,7 @@ class Claims:
         return claimed
 
     def _look(self) -> bool:
-        """Read new rows, and which tasks are claimed. Whether there was something new."""
+        """Read new rows and claims. Returns whether anything is new."""
         self._board.refuse_ended()
         known = len(self._open)
         done = self._board.done() & self._open.keys() - self._mine
@@ -68,7 +68,7 @@ class Claims:
         return True
 
     def _learn(self, task: Task) -> bool:
-        """Whether the task has a row by now, which is then known."""
+        """Report the task as done if it has a row by now. Returns whether it has."""
         row = self._board.row(task, self._work)
         if row is None:
             return False
@@ -84,7 +84,7 @@ class Claims:
             self._done(task, row, effort)
 
     def lost(self) -> Collection[str]:
-        """Tasks whose claim another has taken over: it does them now."""
+        """Tasks whose claims other members have taken over: they do them now."""
         lost = self._leases.take_lost() & self._mine
         self._mine -= lost
         return lost

@@ -1,5 +1,5 @@
-"""Joined: the engine of a member. Of each pass it does the tasks that it can claim, with an engine of this machine, and
-waits for those that others do."""
+"""Joined: the engine of a member. In each pass it does the tasks that it can claim, with the engine of this machine,
+and waits for those of others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def joining(board: Board, leases: Leases) -> Callable[[Opening], Engine]:
-    """What opens the engine of a member, around that of its machine."""
+    """A function that opens the engine of a member, around that of its machine."""
     return lambda opening: Joined(make_engine(opening), board, leases)
 
 

@@ -1,6 +1,6 @@
-"""Member log: what one member of a run says: its own tasks, retries and stalls, and a status that it renews.
+"""Member log: the events of one member of a run (tasks, retries, stalls), and its status, written again and again.
 
-The watcher tells it on, and `run.json` keeps a line of each member.
+The watcher repeats the events, and `run.json` keeps a line per member.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MemberLog(EventLog):
         self._last: dict[str, Any] = {"memory": 0, "file": 0, "rows": 0, "busy": 0, "workers": []}
 
     def say(self, name: str, **facts: Any) -> None:
-        """What the other members do is theirs to say."""
+        """Log what this member did itself; the others log their own work."""
         if name not in _TOLD or (name == "task" and not facts["attempts"]):
             return
         if name == "task":
@@ -76,7 +76,7 @@ def statuses(store: Store, token: str) -> list[dict[str, Any]]:
 
 
 class Heard:
-    """What members have said since the last look."""
+    """Events that members have logged since the last look."""
 
     def __init__(self, store: Store, token: str) -> None:
         self._store, self._folder = store, run_folder(token, MEMBERS)
@@ -94,7 +94,7 @@ class Heard:
 
 
 def with_members(run_facts: bytes, store: SharedStore) -> bytes:
-    """The contents of run.json, with what each member did. What one did last, it may not have said yet."""
+    """The contents of run.json, with what each member did. A member may not have logged its last task yet."""
     facts = json.loads(run_facts)
     facts["tasks_done"] -= facts["tasks_kept"]  # it has counted every row of the ledger
     members = {each["member"]: {**each, **_NOTHING} for each in statuses(store, store.token)}

@@ -1,4 +1,4 @@
-"""Onlooker: the engine of a run whose tasks are done by members. It does none, and tells what they do."""
+"""Onlooker: the engine of the watcher. It does no tasks, and reports those that the members do."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from penstock.prepare.engines import Done, Opening
 
 _SAMPLE_SECONDS = 0.5
-_SILENT_SECONDS = 15.0  # of a member, after which its status tells nothing of now
-_UNTOLD_SECONDS = 2.0  # that a row waits for the words of who has done it, who may have died
+_SILENT_SECONDS = 15.0  # the status of a member that is older says nothing about now
+_UNTOLD_SECONDS = 2.0  # a new row waits so long for the log of the member that wrote it, which may have died
 
 
 def open_engine(opening: Opening) -> Onlooker:
@@ -53,7 +53,7 @@ class Onlooker:
             time.sleep(pause.left)
 
     def listen(self) -> None:
-        """Tell on what members have said; raise the error that ended the run."""
+        """Repeat what members have logged; raise the error that ended the run."""
         try:
             self._board.refuse_ended()
         except FailedElsewhere as failed:
@@ -73,7 +73,7 @@ class Onlooker:
             self._log.say(name, **said)
 
     def _sample(self) -> None:
-        """The members' memory is that of the fullest machine: `memory:` is meant for each."""
+        """Memory is that of the machine that holds most: `memory:` is per machine."""
         live = [each for each in statuses(self._board.store, self._board.store.token) if self._is_live(each)]
         workers = [state for each in live for state in each["workers"]]
         workers = [{**state, "worker": number} for number, state in enumerate(workers)]
@@ -87,7 +87,7 @@ class Onlooker:
         )
 
     def _is_live(self, status: dict[str, Any]) -> bool:
-        """Whether it is another status than some seconds ago. The clock of its machine may be hours away."""
+        """Whether the status has changed within some seconds. The clock of its machine may differ by hours."""
         said, now = status.get("time", 0.0), time.monotonic()
         before, since = self._signs.get(status["member"], (None, now))
         since = since if said == before else now

@@ -1,2 +1,2 @@
-"""Members: a run that several machines do together, by a plan file in the output. The machine that begins it watches
-(beginning.py, attending.py); the others join it (member.py, closing.py)."""
+"""Members: a run that several machines do together, from a plan file in the output. One machine begins the run and
+watches it (beginning.py, attending.py); the others join it (joining.py, member.py, closing.py)."""

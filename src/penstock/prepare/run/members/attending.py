@@ -1,5 +1,5 @@
-"""Attending: a run whose tasks are done by workers that come by themselves: it plans, writes the plan into the output,
-and starts no task. Next: beginning.py, watching.py."""
+"""Attending: `penstock run --engine workers`: plan the job, write the plan into the output, and watch the workers. It
+starts no task. Next: beginning.py, watching.py."""
 
 import time
 
@@ -17,7 +17,7 @@ from penstock.shards.manifest import Manifest, read_manifest
 
 
 def attend(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: bool = False) -> Manifest:
-    """Begin the run, or watch one of the same job that was begun. Returns at once if the output is finished."""
+    """Begin the run, or watch it if it has begun. Returns at once if the output is finished."""
     store = shared_folder(plan)
     refuse_foreign(store)
     with store.hold(owner_words(plan)) as lock:
@@ -28,7 +28,7 @@ def attend(plan: Plan, nursery: Nursery, observe: Observer | None = None, redo: 
                 observe({"event": "already_done", "time": time.time()})
             return there
         plan.wait_for_engines()
-        with hold_others(plan):  # workers hold them when they write there
+        with hold_others(plan):  # workers hold these folders when they write there
             begun = begin(store, plan, redo)
         watch(begun, plan, store, lock, nursery, observe)
     return read_manifest(store)

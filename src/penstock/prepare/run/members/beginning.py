@@ -20,7 +20,7 @@ WATCHER = "watcher"
 
 @dataclass(frozen=True)
 class Begun:
-    """The run that workers join: a new one, or one that is at work already."""
+    """The run that workers join: a new one, or one that has begun already."""
 
     file: PlanFile
     kept: dict[str, LedgerRow]
@@ -40,7 +40,7 @@ def begin(store: LocalStore, plan: Plan, redo: bool) -> Begun:
 
 def _begin_anew(store: LocalStore, plan: Plan, redo: bool) -> Begun:
     end_runs_of_members(store)
-    remove_result(store)  # from here on, nothing is left of an earlier result that is to be replaced
+    remove_result(store)  # from here on, an earlier result is gone
     crash_point("run.after_forgetting_manifest")
     store.sweep()
     file = plan_file.make_plan_file(plan, secrets.token_hex(8), round(time.time(), 3))

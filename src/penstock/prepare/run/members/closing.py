@@ -1,5 +1,4 @@
-"""Closing: what lies between the last task and the end of the run: one member finishes the dataset, and all see that it
-is there."""
+"""Closing: after the last task, one member finishes the dataset, and the others wait until it is there."""
 
 import time
 
@@ -15,11 +14,11 @@ from penstock.prepare.run.holding import hold_others
 from penstock.prepare.run.progress import Progress
 from penstock.shards.manifest import MANIFEST
 
-_FINISH = "finish"  # its claim; no task is called so
+_FINISH = "finish"  # the name of its claim; no task has this name
 
 
 def close(plan: Plan, store: SharedStore, leases: Leases, left: Left, progress: Progress) -> None:
-    """Return when the dataset is there. Whoever gets the claim finishes it; one that dies is replaced."""
+    """Return when the dataset is there. The member with the claim finishes it; if it dies, another takes over."""
     board, pause = Board(store), Pause()
     while not store.exists(MANIFEST):
         board.refuse_ended()

@@ -1,4 +1,4 @@
-"""Ended: whether the run that members do is over, and what one leaves that dies just after the manifest."""
+"""Ended: whether a run of members is over, and cleaning up if one died just after it wrote the manifest."""
 
 from penstock.base.stores.store import PLAN, Store
 from penstock.prepare.plan.plan import Plan
@@ -8,7 +8,7 @@ from penstock.shards.manifest import MANIFEST
 
 
 def conclude(store: Store, plan: Plan) -> None:
-    """Remove what a member would leave that died just after the manifest; the run is over."""
+    """End the run: remove what a member leaves if it dies just after it wrote the manifest."""
     remove_scaffolding(store)
     if is_redoing(store, plan):
         remember_job(store, plan, redoing=False)

@@ -1,4 +1,4 @@
-"""Ensuring: a plan -> a run of it in its output that workers can join, which is there or is begun here. Nobody watches.
+"""Ensuring: a plan -> a run of it that workers can join. It is begun here if nobody has begun it. Nobody watches.
 
 Machines that start together all call this. The output's lock lets one of them begin; the others wait for its plan file.
 """
@@ -17,7 +17,7 @@ from penstock.prepare.run.owner import owner_words
 from penstock.prepare.run.resume import finished, refuse_foreign
 
 _POLL_SECONDS = 0.5
-_MOST_SECONDS = 60.0  # for which another may hold the output without a plan file of this job
+_MOST_SECONDS = 60.0  # so long may another process hold the output before its plan file is there
 
 
 def ensure_begun(plan: Plan) -> None:

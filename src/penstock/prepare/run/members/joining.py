@@ -1,4 +1,4 @@
-"""Joining: `penstock work OUTPUT`: the plan file of a run -> the same plan here, and its tasks. Next: member.py."""
+"""Joining: `penstock work OUTPUT`: plan file of a run -> the same plan here, checked, and a member. Next: member.py."""
 
 import os
 import re
@@ -44,7 +44,7 @@ class MakesPlan(Protocol):
 
 @dataclass(frozen=True)
 class Joining:
-    """What a machine brings into a run: a way to plan, processes, and who is told what happens here."""
+    """What a machine needs to join a run: a function that plans, processes, and functions that show what happens."""
 
     plan_of: MakesPlan
     nursery: Nursery
@@ -59,13 +59,13 @@ def join(
     workers: str | int | None = None,
     lease: float | None = None,
 ) -> Worked:
-    """Do tasks of the run whose plan lies in `output`, until its dataset is there.
+    """Do tasks of the run whose plan is in `output`, until its dataset is finished.
 
     Args:
-        joining: What this machine brings.
+        joining: What this machine needs to join.
         output: The `output:` of a job that was begun with `engine: workers`.
-        memory: Limit for this machine's part, its whole process tree. Default: the job's `memory:`.
-        workers: Processes of this machine; 0 does the tasks inside this one. Default: the job's `workers:`.
+        memory: Limit for the whole process tree on this machine. Default: the job's `memory:`.
+        workers: Number of processes on this machine; 0 runs inside this one. Default: the job's `workers:`.
         lease: Seconds without a sign of life before others do this machine's tasks. Default: the run's.
     """
     began = time.monotonic()
@@ -98,7 +98,7 @@ def _finished(store: Store) -> Worked:
 
 
 def _planned(file: PlanFile, config: Config, joining: Joining) -> Plan:
-    """The plan of this machine. Where another engine was chosen here than there, the one that defines what is right."""
+    """The plan of this machine. If stages chose other engines than in the run, plan again with the reference."""
     plan = joining.plan_of(config, joining.nursery, of_job=file.memory)
     if plan.made_by != file.made_by:
         plan = joining.plan_of(config, joining.nursery, "the run was begun without it", file.memory)
@@ -106,7 +106,7 @@ def _planned(file: PlanFile, config: Config, joining: Joining) -> Plan:
 
 
 def _with_rooms(plan: Plan, file: PlanFile) -> Plan:
-    """What is too large is the same on all machines."""
+    """The plan with the run's limits for single rows: all machines set the same rows aside."""
     passes = (
         replace(each, settings=replace(each.settings, room=replace(each.settings.room, alone=room)))
         for each, room in zip(plan.passes, file.rooms, strict=True)
@@ -115,6 +115,6 @@ def _with_rooms(plan: Plan, file: PlanFile) -> Plan:
 
 
 def _name() -> str:
-    """A name for this member that no other has, in no container."""
+    """A unique name for this member, across machines and containers."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:40]
     return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"

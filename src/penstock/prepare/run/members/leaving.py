@@ -1,4 +1,4 @@
-"""Leaving: how a member's part in a run ends: with the dataset, or with an error that is its own or everybody's."""
+"""Leaving: how a member ends: with the dataset, with an error of this machine, or with one that ends the run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,12 +14,12 @@ from penstock.shards.manifest import MANIFEST
 
 @contextmanager
 def leaving(store: SharedStore, board: Board) -> Iterator[None]:
-    """Tell the others of an error that none of them can avoid. What only concerns this machine is told here."""
+    """Report an error that no member can avoid to the others. An error of this machine alone is only raised."""
     try:
         yield
     except KeyboardInterrupt:
         raise Interrupted(
-            "this worker has stopped, and given back its tasks; no incomplete files are left",
+            "this worker has stopped and given back its tasks; no incomplete files are left",
             where=store.folder,
             next_step="the others go on; the same command joins again",
         ) from None
@@ -28,7 +28,7 @@ def leaving(store: SharedStore, board: Board) -> Iterator[None]:
     except EngineDiffers as differs:
         raise TaskError(
             f"a library of this machine makes other tokens than the one that defines them: {differs}",
-            next_step="install the versions that the other machines have; they go on",
+            next_step="install the versions that the other machines have. The others go on.",
         ) from None
     except Exception as error:
         if not _is_over(store, board):
@@ -40,8 +40,8 @@ def leaving(store: SharedStore, board: Board) -> Iterator[None]:
 
 
 def _is_over(store: SharedStore, board: Board) -> bool:
-    """Whether the dataset is there: then whatever this member was doing failed for that. If the output was taken
-    away instead, the error says so."""
+    """Whether the dataset is there. Then this member failed only because the run was over. Raises if another run has
+    taken the output."""
     if not store.is_fenced:
         return store.exists(MANIFEST)  # a run begins by removing it, so it is this run's
     if not is_closed(open_store(store.folder)):
@@ -50,7 +50,7 @@ def _is_over(store: SharedStore, board: Board) -> bool:
 
 
 def _tell(board: Board, error: Exception) -> None:
-    """An error of this machine's disk or of its memory is its own; all others would meet any other."""
+    """Report the error to all members, unless it comes from this machine's disk: the others would meet it too."""
     if not isinstance(error, FileError):
         known = error if isinstance(error, PenstockError) else PenstockError(f"{type(error).__name__}: {error}")
         board.fail(known)

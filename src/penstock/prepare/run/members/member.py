@@ -1,4 +1,4 @@
-"""Member: one machine's part in a run: walk the passes as every other member does, and do of each what can be claimed.
+"""Member: one machine's part in a run: walk the passes like every other member, and do the tasks that it can claim.
 Next: closing.py."""
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Member:
     progress: Progress
 
     def work(self, nursery: Nursery) -> tuple[int, int]:
-        """(tasks, rows) that this member did, when the dataset is there."""
+        """Returns (tasks, rows) that this member did, when the dataset is there."""
         board, leases = Board(self.store), Leases(self.store, self.lease)
         done = 0, 0
         with leaving(self.store, board), MemberLog(self.store, self.progress.watch) as log, Renewing(leases):

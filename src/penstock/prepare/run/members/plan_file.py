@@ -1,7 +1,6 @@
 """Plan file: `.penstock/plan.json`, from which workers of other machines plan the same job. It is JSON, with no code.
 
-Each worker plans the job itself, from the config, and compares what it finds. What is not the same stops it before any
-work.
+Each worker plans the job itself, from the config, and compares. Any difference stops it before any work.
 """
 
 import json
@@ -60,7 +59,7 @@ class PlanFile:
 
 
 def versions() -> dict[str, Any]:
-    """What must be the same on all machines of a job."""
+    """Versions that must be the same on all machines of a job."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {
         "penstock": sys.modules["penstock"].__version__,
@@ -124,18 +123,18 @@ def refuse_other_versions(file: PlanFile, where: str) -> None:
 
 
 def refuse_other_plan(file: PlanFile, plan: Plan, changes: Sequence[str]) -> None:
-    """Refuse to work where this machine sees another job. `changes` tell what is not the same."""
+    """Refuse to work if this machine sees another job. `changes` are the differences."""
     if (file.job, file.tasks) != (plan.job, tasks_of(plan)):
-        what = "; ".join(changes) or "what libraries of this machine make of the same input and job"
+        what = "; ".join(changes) or "libraries on this machine give another result for the same input and job"
         raise OutputError(
             f"this machine sees another job than the run: {what}",
             where=plan.config.output_path,
-            next_step="the same files, at the same paths, and the same code must be there on every machine; "
+            next_step="every machine needs the same files, at the same paths, and the same code; "
             "if the job was changed, start it again with `penstock run`",
         )
     if file.made_by != plan.made_by:
         raise OutputError(
-            f"engines differ: {plan.made_by or 'none'} here, {file.made_by or 'none'} where the run was started",
+            f"engines of stages differ: {plan.made_by or 'none'} here, {file.made_by or 'none'} in the run",
             where=plan.config.output_path,
             next_step="install the same libraries on every machine",
         )
@@ -148,5 +147,5 @@ def refuse_less_room(file: PlanFile, plan: Plan) -> None:
                 f"a single row may take {format_size(room)} in this run; this machine has "
                 f"{format_size(each.settings.room.alone)} for one, with {plan.means.budget}",
                 where=f"pass {each.pass_.number} ({each.pass_.kind})",
-                next_step="more memory for this worker, or start the run with the `memory:` of the smallest machine",
+                next_step="give this worker more --memory, or start the run with the `memory:` of the smallest machine",
             )

@@ -18,7 +18,7 @@ def shared_folder(plan: Plan) -> LocalStore:
 
 
 def _refuse_unwritten(plan: Plan) -> None:
-    """Refuse what workers cannot read from a file: functions of this session, and items."""
+    """Refuse functions and items that exist only in this session: the plan file cannot hold them."""
     for target in carried_targets(plan.config.stages, plan.config.input):
         raise ConfigError(
             f"engine: workers: the function {shown_name(target)} exists only in this session",

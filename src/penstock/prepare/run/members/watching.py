@@ -1,4 +1,4 @@
-"""Watching: what the workers of a run do -> its events, until one of them has written the manifest."""
+"""Watching: logs of the members and the ledger -> events of the run, until a member has written the manifest."""
 
 import time
 from collections.abc import Iterator
@@ -39,13 +39,13 @@ def watch(
 
 @contextmanager
 def _told(doing: Doing, store: LocalStore) -> Iterator[None]:
-    """Tell the log how it ended, if not with a dataset."""
+    """Log the error, if the run ends with one."""
     log, progress = doing.log, doing.progress
     try:
         yield
     except KeyboardInterrupt:
         stopped = Interrupted(
-            "no longer watching; workers that have joined go on",
+            "stopped watching; workers that have joined go on",
             where=store.root,
             next_step="the same command watches again; to stop the work, end the `penstock work` processes",
         )
@@ -58,7 +58,7 @@ def _told(doing: Doing, store: LocalStore) -> Iterator[None]:
 
 @contextmanager
 def _unless_done(store: LocalStore) -> Iterator[None]:
-    """When the dataset is there, a worker removes what we may be looking at."""
+    """Ignore errors when the dataset is there: a worker may have removed files that we were reading."""
     try:
         yield
     except Exception:

@@ -1,4 +1,4 @@
-"""Nodes tables: facts about a job on several machines -> what a person reads below the plan."""
+"""Nodes tables: facts about a job on several machines -> the tables below the plan."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -57,7 +57,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     rate = (
         f"{format_rate(facts['network_bytes_per_second'])} per node, from storage that serves all nodes at that speed"
     )
-    yield "assumed", f"nodes as fast as this machine; {rate} (--network). Nobody has measured either."
+    yield "assumed", f"nodes as fast as this machine; {rate} (--network). Neither was measured."
     if facts["costs_are_assumed"]:
         yield "assumed", "costs of rows: the job is so small that nothing was measured"
     for words in sorted({each["left_out"] for each in facts["passes"] if each["left_out"]}):
