@@ -124,7 +124,7 @@ def scattered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
         patch.setattr("penstock.prepare.engines.inline.execute", _stopping_after(spills + 1))
         with pytest.raises(Interrupted):
             penstock.run(plan)
-    assert len(list((job.parent / "out" / ".penstock" / "spill").iterdir())) == spills
+    assert len(list((job.parent / "out" / ".penstock" / "spill").glob("*.spill"))) == spills
     return job, workshop.bytes_of(folder / "clean" / "out")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,10 @@ class LocalEngine:
             worker.kill()
         self._workers.clear()
         self._nursery.close()  # so that their CPU time counts as ours
+
+    def _stack_of(self, number: int) -> Callable[[], str]:
+        """Asked only of a worker that hangs: one that died is no longer there."""
+        return lambda: self._workers[number].stack()
 
     def _policy(self, work: Work, settings: Settings) -> Policy:
         return Policy.of(work, settings, self._budget.allowed, self._stall_notice, self._task_timeout)
@@ -175,4 +179,4 @@ class LocalEngine:
                 case events.Raise(error):
                     raise error
                 case events.GiveUp():
-                    raise given_up(command, self._settings, self._budget, self._workers[command.worker].stack)
+                    raise given_up(command, self._settings, self._budget, self._stack_of(command.worker))
