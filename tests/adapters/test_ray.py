@@ -73,7 +73,7 @@ def test_a_node_without_memory_for_a_task_is_refused_with_the_numbers(tmp_path, 
     try:
         error = refused(workshop.write_events_job(tmp_path / "job.yaml", data, engine=nodes.engine), nodes.environment)
     finally:
-        nodes.kill(small)
+        nodes.end(small)
     assert "a task needs" in error["what"]
     assert "1 CPUs and 20 MB" in error["where"]
 
@@ -87,7 +87,7 @@ def test_a_node_with_another_version_is_named_before_any_work(tmp_path, data, no
     try:
         error = refused(workshop.write_events_job(tmp_path / "job.yaml", data, engine=nodes.engine), nodes.environment)
     finally:
-        nodes.kill(other)
+        nodes.end(other)
     assert f"it has penstock 9.9.9, and the driver {penstock.__version__}" in error["where"]
 
 
