@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,12 @@ import pytest
 import penstock
 from penstock import Config
 from penstock.base.errors import ConfigError, InputError, OutputError, PlanError
+from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
+from penstock.base.stores.leases import Leases
 from penstock.base.stores.local import LocalStore
+from penstock.prepare.ledger import LedgerRow, encode_row
 from penstock.prepare.run.members.beginning import begin
-from penstock.prepare.run.members.plan_file import tasks_of
+from penstock.prepare.run.members.plan_file import read_plan_file, tasks_of, write_plan_file
 from penstock.shards.manifest import dataset_id
 from penstock.show.running.joined import work
 
@@ -40,6 +45,10 @@ def _job(folder: Path, **keys: Any) -> Path:
     for number in range(3):
         lines = [json.dumps({**row, "time": 3 * row["time"] + number}) for row in ROWS]
         (folder / "in" / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
+    return _job_of(folder, **keys)
+
+
+def _job_of(folder: Path, **keys: Any) -> Path:
     job = {
         "input": "in/*.jsonl",
         "output": "out",
@@ -118,12 +127,96 @@ def test_a_worker_that_comes_too_late_has_nothing_to_do(tmp_path):
 
 def test_another_version_is_refused_by_name(tmp_path):
     store = _begun(_job(tmp_path))
-    plan = tmp_path / "out" / ".penstock" / "plan.json"
-    facts = json.loads(plan.read_text())
-    facts["versions"]["penstock"] = "0.0.9"
-    plan.write_text(json.dumps(facts))
+    file = read_plan_file(store)
+    assert file
+    write_plan_file(store, replace(file, versions={**file.versions, "penstock": "0.0.9"}))
     with pytest.raises(OutputError, match=r"other versions than the run: penstock \d.* here, 0\.0\.9 there"):
         work(store.root)
+
+
+@pytest.mark.parametrize("damage", [{"token": "../../x"}, {"lease": -1}, {"rooms": [1]}, {"job_file": "stages: ["}, []])
+def test_a_damaged_plan_file_is_named_and_written_again_by_the_next_run(tmp_path, damage):
+    job = _job(tmp_path)
+    store = _begun(job)
+    plan = tmp_path / "out" / ".penstock" / "plan.json"
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), **damage} if damage else damage))
+    with pytest.raises(OutputError, match="plan file of this run cannot be read") as error:
+        work(store.root)
+    assert str(plan) in str(error.value)
+    _begun(job)
+    assert read_plan_file(store)
+
+
+def test_folders_whose_names_are_no_utf_8_serve_and_their_errors_arrive(tmp_path):
+    folder = tmp_path / os.fsdecode(b"\xfe")
+    job = _job(folder, stages=[])
+    work(_begun(job).root, workers="0")
+    assert (folder / "out" / "manifest.json").exists()
+    bad = folder / "in" / "2.jsonl"
+    lines = bad.read_text().splitlines()
+    lines[3000] = lines[3000].replace('"value": ', '"value": x')
+    bad.write_text("\n".join(lines) + "\n")
+    store = _begun(_job_of(folder, stages=[], output="more", slice_size="30kB"))
+    for _ in range(2):  # who meets it, and who is told
+        with pytest.raises(InputError) as error:
+            work(store.root, workers="0")
+        assert str(error.value.where).startswith(str(bad))
+
+
+def _die_at(point: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker does all tasks, and dies while it finishes the dataset."""
+    token = output.parent / "token"
+    token.touch()
+    monkeypatch.setenv(CRASH_VARIABLE, f"{point}:{token}")
+    worker = _penstock("work", str(output), "--workers", "0", "--lease", "0.1")
+    worker.communicate(timeout=60)
+    assert worker.returncode == CRASH_EXIT_CODE
+    monkeypatch.delenv(CRASH_VARIABLE)
+    time.sleep(0.3)  # its claim expires
+
+
+@pytest.mark.parametrize("point", ["run.before_clean_up", "run.after_manifest"])
+def test_what_is_gone_when_the_job_is_run_again_is_made_again(tmp_path, monkeypatch, point):
+    job = _job(tmp_path)
+    store = _begun(job)
+    _die_at(point, tmp_path / "out", monkeypatch)
+    shard = next((tmp_path / "out" / "train").iterdir())
+    written = shard.read_bytes()
+    shard.unlink()
+    _begun(job)
+    work(store.root, workers="0")
+    assert shard.read_bytes() == written
+    assert not list((tmp_path / "out" / ".penstock").glob("tmp/*"))
+
+
+def test_a_run_that_workers_are_in_is_not_begun_anew(tmp_path):
+    job = _job(tmp_path)
+    store = _begun(job)
+    before = read_plan_file(store)
+    (tmp_path / "out" / ".penstock" / "tasks").mkdir()
+    (tmp_path / "out" / ".penstock" / "tasks" / "gone.json").write_bytes(encode_row(LedgerRow("gone", "0")))
+    assert before
+    Leases(before.store(store.root, "other"), 60).claim("0-00000")
+    _begun(job)
+    assert read_plan_file(store) == before
+    store.remove(f".penstock/tmp/run-{before.token}/leases/0-00000.1")
+    _begun(job)
+    assert read_plan_file(store) != before
+
+
+def test_a_worker_that_was_stopped_does_not_take_the_dataset_of_another_job_for_its_own(tmp_path):
+    job = _job(tmp_path, slice_size="10kB")
+    store = _begun(job)
+    worker = _penstock("work", store.root, "--workers", "0")
+    claims = tmp_path / "out" / ".penstock" / "tmp"
+    while not list(claims.glob("run-*/leases/*.1")):
+        assert worker.poll() is None, worker.communicate()
+    worker.send_signal(signal.SIGSTOP)
+    _job(tmp_path, stages=[], engine="local")
+    penstock.run(job, progress=False)
+    worker.send_signal(signal.SIGCONT)
+    assert "taken by another run" in worker.communicate(timeout=60)[1]
+    assert worker.returncode == 5
 
 
 def test_a_file_that_this_machine_does_not_see_is_named(tmp_path):

@@ -80,6 +80,10 @@ class Leases:
             seconds = float(json.loads(facts)["seconds"])
         return self.now() - touched > seconds
 
+    def are_held(self) -> bool:
+        """Whether any holder of a claim, of this member or another, shows life."""
+        return any(not self.is_expired(name, generation) for name, generation in self.latest().items())
+
     def now(self) -> float:
         """The storage's time, read from a file that is touched there."""
         storage, ours = self._clock

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from penstock.base import errors
 from penstock.base.errors import OutputError, PenstockError
@@ -12,10 +12,19 @@ from penstock.base.files import doing
 from penstock.base.stores.shared import FAILURES, SharedStore, run_folder
 from penstock.prepare.ledger import TASKS, LedgerRow, read_row
 from penstock.prepare.passes import Task, Work
+from penstock.shards.manifest import MANIFEST, read_manifest
 
 
 class TakenAway(OutputError):
     """The output belongs to another run now, or to none: the run of this member is over."""
+
+    @classmethod
+    def from_member(cls, output: str) -> Self:
+        return cls(
+            "another run has taken the output, so this worker has stopped; it leaves no files there",
+            where=output,
+            next_step="`penstock work` joins the new run, if that was started with `--engine workers`",
+        )
 
 
 class FailedElsewhere(Exception):
@@ -33,19 +42,20 @@ class Board:
     def refuse_ended(self) -> None:
         """Raise if the output was taken away, or if a task failed for good somewhere."""
         if self.store.is_fenced:
-            raise TakenAway(
-                "another run has taken the output, so this worker has stopped; it leaves no files there",
-                where=self.store.folder,
-                next_step="`penstock work` joins the new run, if that was started with `--engine workers`",
-            )
+            raise TakenAway.from_member(self.store.folder)
         for name in self.store.entries(run_folder(self.store.token, FAILURES)):
             raise FailedElsewhere(_error_of(json.loads(self.store.read(name))))
+
+    def refuse_result_of_another(self, job: str) -> None:
+        """Raise if the dataset is gone, or another job has made it, while this member was stopped."""
+        if not self.store.exists(MANIFEST) or read_manifest(self.store).job != job:
+            raise TakenAway.from_member(self.store.folder)
 
     def fail(self, error: PenstockError) -> None:
         """Tell all members that the run has failed. Running the job again clears it."""
         facts = {**error.as_dict(), "member": self.store.member}
         name = run_folder(self.store.token, f"{FAILURES}/{self.store.member}.json")
-        self.store.commit_bytes(name, json.dumps(facts, ensure_ascii=False).encode())
+        self.store.commit_bytes(name, json.dumps(facts).encode())  # ASCII: paths may be no UTF-8
 
     def clear_failures(self) -> None:
         for name in self.store.entries(run_folder(self.store.token, FAILURES)):

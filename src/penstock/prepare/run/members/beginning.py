@@ -3,17 +3,20 @@
 import secrets
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock.base.faults import crash_point
+from penstock.base.stores.leases import Leases
 from penstock.base.stores.local import LocalStore
-from penstock.base.stores.shared import begin_run
+from penstock.base.stores.shared import SharedStore, begin_run
 from penstock.prepare.engines.workers.board import Board
-from penstock.prepare.ledger import LedgerRow, read_rows
+from penstock.prepare.ledger import LedgerRow, files_are_there, read_rows
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.clearing import end_runs_of_members, remove_result
 from penstock.prepare.run.members import plan_file
 from penstock.prepare.run.members.plan_file import PlanFile
-from penstock.prepare.run.resume import is_redoing, keep_or_forget, remember_job
+from penstock.prepare.run.resume import is_redoing, keep_or_forget, kept_rows, remember_job
+from penstock.shards.manifest import MANIFEST
 
 WATCHER = "watcher"
 
@@ -30,12 +33,19 @@ class Begun:
 def begin(store: LocalStore, plan: Plan, redo: bool) -> Begun:
     redo = redo and not is_redoing(store, plan)  # a redo that was stopped resumes like any other run
     there = plan_file.read_plan_file(store)
-    if there and there.is_of(plan) and not redo:
+    if there and there.is_of(plan) and not redo and not store.exists(MANIFEST):  # a damaged dataset is made anew
         members = there.store(store.root, WATCHER)
-        if not members.is_fenced:
+        if not members.is_fenced and _goes_on(members, plan, there.lease):
             Board(members).clear_failures()
             return Begun(there, read_rows(store), [])
     return _begin_anew(store, plan, redo)
+
+
+def _goes_on(members: SharedStore, plan: Plan, lease: float) -> bool:
+    """Whether the run needs no repair: workers are in it, or no finished task has to be done again."""
+    rows = read_rows(members)
+    kept = kept_rows(plan.passes, rows, partial(files_are_there, members))
+    return len(kept) == len(rows) or Leases(members, lease).are_held()
 
 
 def _begin_anew(store: LocalStore, plan: Plan, redo: bool) -> Begun:

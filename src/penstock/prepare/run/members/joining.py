@@ -13,7 +13,7 @@ from penstock.base.errors import OutputError
 from penstock.base.events import Observer
 from penstock.base.processes.nursery import Nursery
 from penstock.base.stores import open_store
-from penstock.base.stores.store import Store
+from penstock.base.stores.store import PLAN, Store
 from penstock.prepare.job.config import Config
 from penstock.prepare.plan.plan import Plan
 from penstock.prepare.run.members import plan_file
@@ -90,6 +90,12 @@ def join(
 def _finished(store: Store) -> Worked:
     if store.exists(MANIFEST):
         return Worked(store.root, dataset_id(store))
+    if store.exists(PLAN):
+        raise OutputError(
+            "the plan file of this run cannot be read: it is damaged, or of another version of penstock",
+            where=store.where(PLAN),
+            next_step="install the version of penstock that started the run; or run the job again, which plans it anew",
+        )
     raise OutputError(
         "no run waits for workers here",
         where=store.root,

@@ -41,4 +41,5 @@ class Member:
                 close(self.plan, self.store, leases, left, self.progress)
             finally:
                 done = log.done
+        board.refuse_result_of_another(self.plan.job)
         return done

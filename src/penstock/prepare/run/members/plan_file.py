@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.base.errors import OutputError, PlanError
-from penstock.base.fingerprint import fingerprint
+from penstock.base.fingerprint import digest, fingerprint
 from penstock.base.sizes import format_size
 from penstock.base.stores.shared import SharedStore, shared_root
 from penstock.base.stores.store import PLAN, Store
@@ -93,18 +93,26 @@ def make_plan_file(plan: Plan, token: str, started: float, kept: int = 0) -> Pla
 
 
 def write_plan_file(store: Store, file: PlanFile) -> None:
-    store.commit_bytes(PLAN, json.dumps(asdict(file), ensure_ascii=False, indent=1).encode() + b"\n")
+    facts = asdict(file)
+    store.commit_bytes(PLAN, json.dumps({**facts, "digest": _digest_of(facts)}, indent=1).encode() + b"\n")
 
 
 def read_plan_file(store: Store) -> PlanFile | None:
-    """None where there is none, or one that was cut or is of another version."""
+    """None where there is none, or one that was damaged or is of another version."""
     if not store.exists(PLAN):
         return None
     try:
         facts = json.loads(store.read(PLAN))
-        return PlanFile(**{**facts, "rooms": tuple(facts["rooms"])})
-    except (ValueError, KeyError, TypeError):
+        signed = facts.pop("digest")
+        file = PlanFile(**{**facts, "rooms": tuple(facts["rooms"])})
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
+    return file if signed == _digest_of(facts) else None
+
+
+def _digest_of(facts: dict[str, Any]) -> str:
+    """In ASCII: paths may be no UTF-8."""
+    return digest(json.dumps(facts, sort_keys=True).encode())
 
 
 def refuse_other_versions(file: PlanFile, where: str) -> None:
