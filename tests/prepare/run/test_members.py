@@ -215,7 +215,7 @@ def test_a_worker_that_was_stopped_does_not_take_the_dataset_of_another_job_for_
     _job(tmp_path, stages=[], engine="local")
     penstock.run(job, progress=False)
     worker.send_signal(signal.SIGCONT)
-    assert "taken by another run" in worker.communicate(timeout=60)[1]
+    assert "another run has taken the output" in worker.communicate(timeout=60)[1]
     assert worker.returncode == 5
 
 
