@@ -17,7 +17,7 @@ import pytest
 
 import penstock
 from penstock import Config
-from penstock.base.errors import ConfigError, InputError, OutputError, PlanError
+from penstock.base.errors import ConfigError, InputError, OutputError, PenstockError, PlanError
 from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
 from penstock.base.stores.leases import Leases
 from penstock.base.stores.local import LocalStore
@@ -145,6 +145,26 @@ def test_a_damaged_plan_file_is_named_and_written_again_by_the_next_run(tmp_path
     assert str(plan) in str(error.value)
     _begun(job)
     assert read_plan_file(store)
+
+
+def test_a_damaged_status_or_log_of_a_worker_ends_no_run(tmp_path):
+    store = _begun(_job(tmp_path))
+    (members,) = (tmp_path / "out" / ".penstock" / "tmp").glob("run-*/members")
+    for name, text in {"a.json": "[]", "b.json": "{}", "c.json": ""}.items():
+        (members / name).write_text(text)
+    (members / "d.jsonl").write_text('5\n\0\0\n{"event": "task"}\n{"event": "retry", "name": "x"}\n')
+    work(store.root, workers="0")
+    run = json.loads((tmp_path / "out" / ".penstock" / "run.json").read_text())
+    assert [each["tasks"] for each in run["members"]] == [run["tasks_done"]]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"error": "Any", "what": 1}'])
+def test_a_damaged_failure_is_named(tmp_path, text):
+    store = _begun(_job(tmp_path))
+    (failures,) = (tmp_path / "out" / ".penstock" / "tmp").glob("run-*/failures")
+    (failures / "other.json").write_text(text)
+    with pytest.raises(PenstockError, match="the file that says why is damaged"):
+        work(store.root, workers="0")
 
 
 def test_folders_whose_names_are_no_utf_8_serve_and_their_errors_arrive(tmp_path):

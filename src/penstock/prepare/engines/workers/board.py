@@ -44,7 +44,7 @@ class Board:
         if self.store.is_fenced:
             raise TakenAway.from_member(self.store.folder)
         for name in self.store.entries(run_folder(self.store.token, FAILURES)):
-            raise FailedElsewhere(_error_of(json.loads(self.store.read(name))))
+            raise FailedElsewhere(_read_error(self.store, name))
 
     def refuse_result_of_another(self, job: str) -> None:
         """Raise if the dataset is gone, or another job has made it, while this member was stopped."""
@@ -75,6 +75,17 @@ class Board:
         row = read_row(self.store, task.name)
         is_right = row is not None and task.is_done_by(row.fingerprint) and row.identity == work.identity
         return row if is_right else None
+
+
+def _read_error(store: SharedStore, name: str) -> PenstockError:
+    try:
+        return _error_of(json.loads(store.read(name)))
+    except (ValueError, KeyError, TypeError):
+        return PenstockError(
+            "a worker has failed, and the file that says why is damaged",
+            where=store.where(name),
+            next_step="look at what that worker printed; run the job again to go on",
+        )
 
 
 def _error_of(facts: dict[str, Any]) -> PenstockError:

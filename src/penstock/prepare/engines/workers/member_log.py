@@ -11,7 +11,7 @@ import resource
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeGuard
 
 from penstock.base.events import Observer
 from penstock.base.events.log import EventLog, whole_lines
@@ -20,6 +20,8 @@ from penstock.base.stores.store import Store
 
 _NOTHING = {"tasks": 0, "rows": 0, "retries": 0, "stalls": 0}
 _COUNTED = {"task": "tasks", "retry": "retries", "stall": "stalls"}
+_STATUS = {"member", "memory", "file", "rows", "workers"}  # keys that a status has
+_TASK = {"task", "rows", "seconds", "attempts"}  # and what is told of a task
 _TOLD = ("task", "retry", "alone", "lost_file", "stall", "failed")
 
 
@@ -71,7 +73,8 @@ def statuses(store: Store, token: str) -> list[dict[str, Any]]:
     for name in store.entries(run_folder(token, MEMBERS)):
         if name.endswith(".json"):
             with suppress(Exception):  # it has just been replaced, or the run is over
-                found.append(json.loads(store.read(name)))
+                status = json.loads(store.read(name))
+                found += [status] if isinstance(status, dict) and status.keys() >= _STATUS else []
     return found
 
 
@@ -89,8 +92,18 @@ class Heard:
                 member = name.rpartition("/")[2].removesuffix(".jsonl")
                 for line, place in whole_lines(self._store, self._places.get(name, 0), name):
                     self._places[name] = place
+                    event = None
                     with suppress(ValueError):  # cut by a crash
-                        yield member, json.loads(line)
+                        event = json.loads(line)
+                    if _is_told(event):
+                        yield member, event
+
+
+def _is_told(event: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether a member says such things. What is damaged here must not end a run: nothing in it decides a byte."""
+    if not isinstance(event, dict) or event.get("event") not in _TOLD or "name" in event:
+        return False
+    return event["event"] != "task" or event.keys() >= _TASK
 
 
 def with_members(run_facts: bytes, store: SharedStore) -> bytes:
