@@ -140,7 +140,7 @@ def test_a_node_that_is_smaller_than_a_task_is_refused_with_the_numbers(plan):
     with pytest.raises(PlanError) as caught:
         on(plan(), 4, memory=100 * MB)
     assert "a node with 105 MB (--memory-per-node) is too small for a task: the job needs" in caught.value.what
-    assert str(caught.value.next_step).startswith("larger nodes; for each, memory: ")
+    assert str(caught.value.next_step).startswith("use larger nodes; for each, memory: ")
 
 
 def test_what_was_never_compared_with_a_run_is_said_to_be_extrapolated(plan):
