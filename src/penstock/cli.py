@@ -145,7 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     # Before pyarrow is imported. Its system pool returns memory: peaks were 47 MB where mimalloc had 86.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    # Before numpy is imported. Its threads, one per core, spin for a while with nothing to do. Workers have none either.
+    # Before numpy is imported. Its threads, one per core, spin for a while with nothing to do. Workers have none.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = sys.argv[1:] if arguments is None else arguments
     make_streams_ready()

@@ -51,6 +51,27 @@ def open_part_of(store: Store, shards: Mapping[str, ShardFacts]) -> PartFile:
     return open_part(store, next(iter(shards.values())).files[0])
 
 
+class LaidOut:
+    """Keeps the layout of parts: making it reads a little of each, and from the disk when they have been placed."""
+
+    def __init__(self) -> None:
+        self._parts: PartsByTask = ()
+        self._layout: Layout = {}
+
+    def layout(
+        self,
+        store: Store,
+        splits: tuple[str, ...],
+        written: Schema,
+        output: Schema,
+        parts: PartsByTask,
+        optional: frozenset[str] = frozenset(),
+    ) -> Layout:
+        if not self._layout or self._parts != parts:
+            self._layout, self._parts = lay_out_parts(store, splits, written, output, parts, optional), parts
+        return self._layout
+
+
 def lay_out_parts(
     store: Store,
     splits: tuple[str, ...],

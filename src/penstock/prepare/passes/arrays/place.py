@@ -10,11 +10,10 @@ from penstock.prepare.budget.means import Means, Projection, Settings, memory_wi
 from penstock.prepare.passes import Facts, Finished, Holds, LedgerRows, Left, Need, Pass, Task
 from penstock.prepare.passes.arrays.finishing import archive_bytes, finish_arrays
 from penstock.prepare.passes.arrays.moving import changes_of, first_applied, part_schema
-from penstock.prepare.passes.arrays.parts import lay_out_parts
+from penstock.prepare.passes.arrays.parts import LaidOut
 from penstock.prepare.passes.arrays.placing import Part, PlaceWork
 from penstock.prepare.passes.job import Job
-from penstock.prepare.samples.groups import PartsByTask
-from penstock.shards.placed import PLACING, Layout, make_room
+from penstock.shards.placed import PLACING, make_room
 
 _HELD_BYTES = 24 << 20  # 2 MiB at a time, and what scaling them takes in float64
 _BYTES_PER_SECOND = 1e9
@@ -25,8 +24,7 @@ class Place(Pass):
     job: Job
     before: int  # the pass that left the parts
     is_for_good = True
-    # To lay out reads a little of every part. When the pass is over, their pages are gone, and the disk is slow.
-    _laid_out: list[tuple[PartsByTask, Layout]] = field(default_factory=list, compare=False, repr=False)
+    _laid_out: LaidOut = field(default_factory=LaidOut, compare=False, repr=False)
 
     @property
     def _is_in_memory(self) -> bool:
@@ -78,16 +76,10 @@ class Place(Pass):
 
     def _work(self, left: Left, store: Store) -> PlaceWork:
         parts = tuple(row.shards for row in left.rows[self.before])
-        layout = self._layout(store, parts)
+        schemas = part_schema(self.job), self.job.survey.output
+        layout = self._laid_out.layout(store, self.job.splits, *schemas, parts, self.job.survey.optional)
         artifacts = {number: each.artifact for number, each in left.learned.items()}
         return PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
-
-    def _layout(self, store: Store, parts: PartsByTask) -> Layout:
-        if not self._laid_out or self._laid_out[0][0] != parts:
-            schemas = part_schema(self.job), self.job.survey.output
-            layout = lay_out_parts(store, self.job.splits, *schemas, parts, self.job.survey.optional)
-            self._laid_out[:] = [(parts, layout)]
-        return self._laid_out[0][1]
 
     def _refuse_without_room(self, work: PlaceWork, means: Means) -> None:
         """Refuse merge_strategy: accumulative if the data does not fit, now that its size is known."""
