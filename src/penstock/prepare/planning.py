@@ -5,7 +5,6 @@ from dataclasses import replace
 from penstock.base.machine import cpu_count
 from penstock.base.memory import Budget, make_budget, own_memory
 from penstock.base.processes.nursery import Nursery
-from penstock.base.stores.scratch import refuse_scratch
 from penstock.prepare.budget.means import Means
 from penstock.prepare.engines.choosing import open_trial
 from penstock.prepare.engines.trying.costing import costs_of
@@ -21,7 +20,6 @@ def plan_of(config: Config, nursery: Nursery, refused: str = "", of_job: int = 0
     """`refused`: what was wrong with the engine of a run that was begun. `of_job`: memory that was allowed where the
     job was planned first, if that was on another machine."""
     refuse_places(config)
-    refuse_scratch()  # before the first rows are tried, which may need it
     budget, cores = replace(make_budget(config.memory), of_job=of_job), cpu_count().amount
     with open_trial(config, _left_of(budget), nursery) as trial:
         survey = take_survey(config, trial.scout, budget)
