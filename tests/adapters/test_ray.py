@@ -119,6 +119,19 @@ def test_the_users_code_travels_to_a_node(tmp_path, data, nodes):
     assert any("working_dir" in place for place in seen.read_text().splitlines())
 
 
+def test_items_need_no_file_on_the_nodes(tmp_path, nodes):
+    node, told = nodes.add(), {}
+    (tmp_path / "own_items.py").write_text("def words(item):\n    yield {'said': repr(item)}\n")
+    try:
+        for name, engine in {"local": "local", "ray": nodes.engine}.items():
+            keys = {"input": {"items": ["a", 2, None], "function": "own_items:words"}, "output": name, "stages": []}
+            (tmp_path / f"{name}.yaml").write_text(json.dumps({**keys, "engine": engine, "memory": "1GB"}))
+            told[name] = workshop.run_well(tmp_path / f"{name}.yaml", environment=nodes.environment)["dataset"]
+    finally:
+        nodes.end(node)
+    assert told["ray"] == told["local"]
+
+
 def test_ctrl_c_leaves_no_process_and_the_run_resumes(tmp_path, data):
     job = workshop.write_events_job(tmp_path / "job.yaml", data, engine="ray", slice_size="20kB")
     environment = {**os.environ, **SETTINGS, "HOME": str(tmp_path)}

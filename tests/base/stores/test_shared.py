@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.base import machine
 from penstock.base.errors import ConfigError
 from penstock.base.stores import local, open_store
@@ -55,6 +56,15 @@ def test_a_named_folder_that_cannot_serve_is_refused(tmp_path, monkeypatch, name
     with pytest.raises(ConfigError, match=words) as caught:
         refuse_scratch()
     assert caught.value.where == str(tmp_path / name)
+
+
+def test_a_plan_refuses_a_missing_folder_instead_of_making_it(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text('{"user": 1, "at": 2}\n')
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "missing"))
+    job = {"input": str(tmp_path / "a.jsonl"), "output": str(tmp_path / "out")}
+    with pytest.raises(ConfigError, match="is not a folder"):
+        penstock.plan({**job, "stages": [{"group": {"by": "user", "order": "at"}}]})
+    assert not (tmp_path / "missing").exists()
 
 
 def test_a_scratch_file_has_no_name_and_no_other_user_may_read_it(tmp_path):

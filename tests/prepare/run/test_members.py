@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,11 @@ import pyarrow as pa
 
 def doubled(rows):
     return pa.record_batch({"value": [2 * each.as_py() for each in rows["value"]]})
+"""
+
+SAMPLES = """
+def words(item):
+    yield {"said": repr(item)}
 """
 
 
@@ -297,15 +304,54 @@ def test_a_row_that_is_too_large_for_the_run_is_set_aside_on_a_machine_that_coul
     assert sum(sum(step["set_aside"].values()) for step in made[0]["account"]) == 1
 
 
-def test_functions_and_items_of_a_session_are_refused(tmp_path):
+def test_functions_of_a_session_are_refused(tmp_path):
     def doubled(rows):
         return rows
 
     _job(tmp_path)
     job = {"input": str(tmp_path / "in" / "*.jsonl"), "output": str(tmp_path / "out"), "engine": "workers"}
-    with pytest.raises(ConfigError, match="exists only in this session") as error:
+    with pytest.raises(ConfigError, match="cannot import doubled") as error:
         penstock.run({**job, "stages": [doubled]}, progress=False)
     assert "module:function" in str(error.value)
+
+
+@pytest.mark.parametrize("items", [range(5, 10), [(1, 2)], [Path("a")], [Decimal("0.1")]])
+def test_items_that_a_job_file_cannot_hold_are_refused(tmp_path, items):
+    (tmp_path / "samples_that_stay.py").write_text(SAMPLES)
+    job = {"input": {"items": items, "function": "samples_that_stay:words"}, "engine": "workers", "stages": []}
+    with pytest.raises(ConfigError, match="cannot read these items") as error:
+        penstock.run(Config(job, output=str(tmp_path / "out"), folder=str(tmp_path)), progress=False)
+    assert "or a list" in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("items", [40, ["3", "5"], [{"from": 1, "to": [2, 0.5]}, None]])
+def test_workers_make_samples_of_the_items_of_a_job_file(tmp_path, items):
+    (tmp_path / "own_samples.py").write_text(SAMPLES)
+    keys = {"input": {"items": items, "function": "own_samples:words"}, "stages": [], "memory": "1GB"}
+    (tmp_path / "job.yaml").write_text(json.dumps({**keys, "output": "out"}))
+    for command in (["run", "job.yaml", "-o", "alone"], ["work", "out", "--job", "job.yaml"]):
+        called = [sys.executable, "-m", "penstock", *command]
+        subprocess.run(called, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    made = [(tmp_path / name / "manifest.json").read_bytes() for name in ("out", "alone")]
+    assert made[0] == made[1]
+
+
+def test_the_record_of_a_run_shorter_than_a_sample_names_its_worker(tmp_path):
+    store = _begun(_job(tmp_path))
+    worked = work(store.root, memory="2GB", workers="0")
+    run = json.loads((tmp_path / "out" / ".penstock" / "run.json").read_text())
+    (member,) = run["members"]
+    assert (member["member"], member["tasks"]) == (worked.member, worked.tasks)
+    assert (member["host"], member["process"]) == (socket.gethostname(), os.getpid())
+    assert member["cpu_seconds"] > 0
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(OutputError, match="no such folder") as error:
+        work(str(tmp_path / "typo"))
+    assert "--job" in str(error.value)
+    assert not (tmp_path / "typo").exists()
 
 
 def test_an_error_that_no_worker_can_avoid_ends_the_run_everywhere_until_it_is_run_again(tmp_path):

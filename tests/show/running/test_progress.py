@@ -75,6 +75,14 @@ def test_a_log_gets_a_line_soon_and_then_every_ten_seconds():
     )
 
 
+def test_a_run_without_a_worker_says_so_until_one_has_joined():
+    start = {**START, "waits_for": "/shared/out", "passes": PASSES[:1]}
+    alone, joined = sample(101.0, 0, memory=0), sample(111.0, 20)
+    lines = [line for line in drawn(start, begun(0), alone, joined).splitlines() if "%" in line]
+    assert lines[0].endswith("0 of 1,000 documents read, 0% of all work, no worker is in the run")
+    assert "no worker" not in lines[1]
+
+
 def test_an_estimated_total_is_called_about_until_everything_is_read():
     start = {**START, "rows_are_estimated": True}
     passed = [begun(0), *[task(101.0 + number, 0, rows=400) for number in range(3)]]

@@ -11,7 +11,6 @@ import pyarrow as pa
 from penstock.base.machine import free_disk
 from penstock.base.memory import Budget, give_back_heap, own_memory
 from penstock.base.stores import open_store
-from penstock.base.stores.scratch import refuse_scratch
 from penstock.base.stores.store import Store
 from penstock.prepare.budget.costs import Measured, Measurement
 from penstock.prepare.budget.room import NOBODY_COUNTS, Room
@@ -29,7 +28,6 @@ class ScratchDisk(NamedTuple):
 
     @classmethod
     def of(cls, store: Store) -> ScratchDisk | None:
-        refuse_scratch()
         folder = store.scratch_folder
         return None if folder.startswith(store.root) else cls(folder, free_disk(folder))
 

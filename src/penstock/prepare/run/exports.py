@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.base.errors import ConfigError, OutputError
 from penstock.base.stores import open_store, refuse_file
+from penstock.base.stores.scratch import refuse_scratch
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.job.config import Config
 from penstock.shards.foreign.arrayrecord import FORMAT as ARRAYRECORD
@@ -17,8 +18,9 @@ EXPORTED = f"{STATE}/export.json"
 
 
 def refuse_places(config: Config) -> None:
-    """Refuse, before anything is read, an `output:` or `export:` that could not be written."""
+    """Refuse, before anything is read, an `output:`, `export:` or scratch folder that could not be written."""
     refuse_file(config.output_path)
+    refuse_scratch()
     if not config.export:
         return
     try:

@@ -140,8 +140,8 @@ def _refuse_unknown(column: pa.Field) -> None:
     if pa.types.is_nested(kind):
         raise ConfigError(
             f"column {column.name!r} is {column.type}, but group takes no nested columns",
-            next_step="leave it out or take a part of it (`select: {part: column.field}`), or flatten it in a stage of "
-            "your own (`module:function`)",
+            next_step="leave it out with `select:`, take a field of a struct (`select: {part: column.field}`), or "
+            "flatten it in a stage of your own (`module:function`)",
         )
     if type_from_arrow(_stored(kind)) is None:
         raise ConfigError(

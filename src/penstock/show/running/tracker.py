@@ -85,6 +85,7 @@ class Tracker:
     now: float = 0.0
     ended: bool = False
     already_done: bool = False
+    is_for_workers: bool = False  # whether others do the tasks, with `penstock work`
     failed: str = ""  # what the run said when it ended without a dataset
     _recent: deque[tuple[float, int]] = field(default_factory=deque)  # rows of the pass that is at work
 
@@ -110,6 +111,7 @@ class Tracker:
         vars(self).update(vars(Tracker()))  # whoever watches an output may see more than one run
         self.now = event["time"]
         self.started, self.allowed = event["time"], event["allowed"]
+        self.is_for_workers = bool(event.get("waits_for"))
         self.unit, self.is_estimated = event["unit"], event["rows_are_estimated"]
         self.input_rows, self.input_bytes = event["input_rows"], event["input_bytes"]
         self.input_items = event.get("input_items", 0)  # an earlier version did not say it
@@ -198,6 +200,11 @@ class Tracker:
     def is_finishing(self) -> bool:
         """Whether all passes are done, and only the manifest is not."""
         return bool(self.passes) and not self.ended and all(each.state == "done" for each in self.passes.values())
+
+    @property
+    def lacks_workers(self) -> bool:
+        """Whether the tasks wait for `penstock work`, and no worker that does them gives a sign of life."""
+        return self.is_for_workers and self.now_pass is not None and not self.memory
 
     @property
     def rows_per_second(self) -> float:

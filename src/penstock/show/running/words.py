@@ -39,6 +39,8 @@ def left_words(tracker: Tracker) -> str:
     """Always an estimate, and said so."""
     if tracker.is_finishing:
         return "finishing"
+    if tracker.lacks_workers:
+        return "no worker is in the run"
     left = tracker.seconds_left
     if left is None:
         return ""

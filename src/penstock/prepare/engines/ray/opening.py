@@ -18,6 +18,7 @@ from penstock.prepare.engines.ray.probing import Expected, refuse_unfit_nodes
 from penstock.prepare.job.engine_config import RayOptions
 from penstock.prepare.passes.job import user_code
 from penstock.prepare.plan.plan import Plan
+from penstock.prepare.survey.survey import Survey
 
 
 def open_engine(opening: Opening) -> RayEngine:
@@ -40,12 +41,19 @@ def _fit_nodes(cluster: Cluster, plan: Plan, store: Store) -> list[Node]:
     for each in plan.passes:
         refuse_small_nodes(nodes, f"{each.pass_.number} ({each.pass_.kind})", each.settings, plan.means.budget)
     own = cluster.own_node
-    files = sorted({segment.location for piece in plan.survey.slices for segment in piece.segments})
     with _token(store) as (token, words):
-        expected = Expected(token, words, files, [(target, code_identity(target)) for target in code])
+        expected = Expected(
+            token, words, _files_read(plan.survey), [(target, code_identity(target)) for target in code]
+        )
         refuse_unfit_nodes(cluster, [node for node in nodes if node.cpus or node.id == own], expected)
     alive = {node.id for node in cluster.nodes()}
     return [node for node in nodes if node.cpus and node.id in alive]
+
+
+def _files_read(survey: Survey) -> list[str]:
+    """Files of the input; `items:` has none."""
+    segments = (segment for piece in survey.slices for segment in piece.segments)
+    return sorted({each.location for each in segments if survey.kinds[each.source].reads_files})
 
 
 @contextmanager

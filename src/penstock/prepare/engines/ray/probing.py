@@ -46,7 +46,7 @@ def refuse_unfit_nodes(cluster: Cluster, nodes: Sequence[Node], expected: Expect
             f"tasks cannot run on every node of the Ray cluster: {counted(len(problems), 'problem')}",
             where="; ".join(problems),
             next_step="every node needs the same penstock and Python, and sees the output and the input under the same "
-            "paths",
+            "paths; if a node has just died, run the same command again",
         )
 
 

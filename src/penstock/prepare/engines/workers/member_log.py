@@ -47,19 +47,16 @@ class MemberLog(EventLog):
         self._last = facts
         super().sample(**facts, **self._facts, peak=self._peak, cpu_seconds=_cpu_seconds())
 
+    def write_status(self, **facts: Any) -> None:
+        """Write the status at once: in a short run, no sample has been written before run.json."""
+        status = {**self._last, **self._facts, "peak": self._peak, "cpu_seconds": _cpu_seconds(), **facts}
+        with suppress(Exception):  # the run is over, or its folder cannot be written; nothing here decides a byte
+            self._store.commit_bytes(f"{self._place}.json", json.dumps(status).encode())
+
     def __exit__(self, *_: object) -> None:
         """The last status stays, for run.json."""
         self._file.close()
-        status = {
-            **self._last,
-            **self._facts,
-            "peak": self._peak,
-            "cpu_seconds": _cpu_seconds(),
-            "busy": 0,
-            "workers": [],
-        }
-        with suppress(Exception):  # the run is over
-            self._store.commit_bytes(f"{self._place}.json", json.dumps({**status, "ended": True}).encode())
+        self.write_status(busy=0, workers=[], ended=True)
 
 
 def _cpu_seconds() -> float:

@@ -97,9 +97,10 @@ def _finished(store: Store) -> Worked:
             next_step="install the version of penstock that started the run; or run the job again, which plans it anew",
         )
     raise OutputError(
-        "no run waits for workers here",
+        "no run waits for workers here" if os.path.isdir(store.root) else "there is no such folder on this machine",
         where=store.root,
-        next_step="start it with `penstock run JOB --engine workers`, then join it with this command",
+        next_step="give the `output:` of a job that `penstock run JOB --engine workers` has begun; or add --job JOB, "
+        "which begins it",
     )
 
 

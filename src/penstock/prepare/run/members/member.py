@@ -38,6 +38,7 @@ class Member:
                     Doing.start(self.plan, self.store, log, (), self.progress, nursery, make, alone=False) as doing,
                 ):
                     left = doing.passes({})  # what others have done, the engine learns
+                log.write_status()
                 close(self.plan, self.store, leases, left, self.progress)
             finally:
                 done = log.done

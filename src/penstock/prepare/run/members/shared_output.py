@@ -1,11 +1,16 @@
 """Shared output: a plan -> the folder in which workers of other machines find its job. Next: beginning.py."""
 
+from yaml import YAMLError
+
 from penstock.base.errors import ConfigError
 from penstock.base.stores import open_store
 from penstock.base.stores.local import LocalStore
 from penstock.base.user_code.carried import shown_name
+from penstock.prepare.job.job_file import read_yaml
+from penstock.prepare.job.job_text import job_text
 from penstock.prepare.job.stage_list import carried_targets
 from penstock.prepare.plan.plan import Plan
+from penstock.prepare.samples.items import Items, items_of
 
 
 def shared_folder(plan: Plan) -> LocalStore:
@@ -18,14 +23,27 @@ def shared_folder(plan: Plan) -> LocalStore:
 
 
 def _refuse_unwritten(plan: Plan) -> None:
-    """Refuse functions and items that exist only in this session: the plan file cannot hold them."""
+    """Refuse functions and items that the plan file cannot hold, because it is YAML like a job file."""
     for target in carried_targets(plan.config.stages, plan.config.input):
         raise ConfigError(
-            f"engine: workers: the function {shown_name(target)} exists only in this session",
-            next_step="write it in a module beside the job file, and name it as module:function",
+            f"engine: workers: other machines cannot import {shown_name(target)}, because it is defined in this script "
+            "or notebook",
+            next_step="move the function to a module in the job's folder and import it from there, "
+            "or name it as module:function",
         )
-    if any(source.items for source in plan.config.input):
-        raise ConfigError(
-            "engine: workers: `items` exist only in this session",
-            next_step="write them into a file, one per line, and read that",
-        )
+    for number, source in enumerate(plan.config.input):
+        if source.items and not _is_readable(source.items):
+            raise ConfigError(
+                "engine: workers: other machines cannot read these items from the plan file",
+                where=f"input[{number}].items",
+                next_step="give a number (1000 means 0 to 999), or a list of numbers, texts, lists and mappings",
+            )
+
+
+def _is_readable(items: Items) -> bool:
+    """Whether a job file with these items names the same ones."""
+    try:
+        read = read_yaml(job_text({"items": items.written}))["items"]
+    except YAMLError:
+        return False
+    return items_of(read).digest == items.digest
