@@ -83,7 +83,9 @@ def test_the_driver_grows_with_tasks_and_files_and_with_large_states():
     [
         (1000, 16_000, {}, True),
         (17 * MB, 16_000, {}, False),  # of 8 bytes each: more than 128 MB
-        (1000, 2_000, {}, False),
+        (1000, 600, {}, True),
+        (1000, 500, {}, False),
+        (4 * MB, 800, {}, False),  # ten times 32 MB, and 512 MB
         (1000, 16_000, {"workers": 2}, False),
         (1000, 16_000, {"strategy": "streaming"}, False),
     ],

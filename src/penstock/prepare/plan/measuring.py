@@ -19,7 +19,7 @@ from penstock.prepare.survey.survey import Survey
 
 # Decoded bytes: from about there on, two workers are quicker than none, for all that they must start.
 _SMALL = 128 << 20
-_SMALL_NEEDS = 2 << 30  # free beside ten times that, since nobody watches it
+_SMALL_NEEDS = 512 << 20  # free beside ten times that and the engines of stages, since nobody watches it
 _MOST_GROWTH = 3  # of text that is decoded: one byte of an older encoding may become three of UTF-8
 _BATCH_BYTES = 4 << 20
 _DRIVER_GROWTH = 8 << 20  # the event log, and what comes with a run
@@ -32,7 +32,7 @@ def is_small(config: Config, survey: Survey, budget: Budget) -> bool:
     if strategy_of(config).is_own_choice or user_code(survey) or not config.engine.kind.has_inside:
         return False
     decoded = sum(map(survey.rows_of, survey.slices)) * row_bytes_of(survey)
-    return decoded <= _SMALL and _SMALL_NEEDS + 10 * decoded <= budget.allowed
+    return decoded <= _SMALL and _SMALL_NEEDS + _most_assumed(survey) + 10 * decoded <= budget.allowed
 
 
 def with_engines(survey: Survey, at_once: bool, refused: str = "") -> Survey:
@@ -58,8 +58,11 @@ def _most_bytes(survey: Survey) -> float:
 
 
 def assumed(survey: Survey) -> Measured:
-    own = (stage.assumed_bytes for stage in survey.stages if isinstance(stage, HasEngine))
-    return assume(row_bytes_of(survey), max(own, default=0))
+    return assume(row_bytes_of(survey), _most_assumed(survey))
+
+
+def _most_assumed(survey: Survey) -> int:
+    return max((stage.assumed_bytes for stage in survey.stages if isinstance(stage, HasEngine)), default=0)
 
 
 def trials_of(passes: Sequence[Pass]) -> list[Trial]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.base.errors import InputError
@@ -33,6 +34,11 @@ _AS_SURVEYED = {
 }
 # Longer rows are decoded one by one. A batch that grows while a large row is added takes a fourth copy of that row.
 _LONG_ROW = 64 << 10
+# Long text may be stored once for thousands of rows: the footer, and the first rows, then say nothing of its length.
+# Where values take more than this in the file, a batch has few rows. A batch may decode to so many times its size.
+_LONG_VALUE = 1 << 10
+_MOST_GROWTH = 16
+_ROWS_OF_CODES = 1 << 10
 _SMALL_FILE = 64 << 10  # read whole by a survey: there may be a hundred thousand, and every read has its price
 
 
@@ -132,6 +138,54 @@ def _bytes_of(chunks: Iterable[pq.ColumnChunkMetaData]) -> int:
     return sum(each.total_uncompressed_size for each in chunks)
 
 
+def _most_rows(file: pq.ParquetFile, group: int, at_once: int, segment: Segment, reading: Reading) -> int:
+    """Rows that decode to little enough, even if each has the longest value of its dictionary."""
+    metadata, most_bytes = file.metadata.row_group(group), _MOST_GROWTH * reading.bytes_at_once
+    coded = {
+        each.path_in_schema: each.num_values / max(metadata.num_rows, 1)
+        for each in _chunks(metadata)
+        if each.has_dictionary_page
+        and each.physical_type == "BYTE_ARRAY"
+        and each.path_in_schema not in reading.codes
+        and each.path_in_schema.partition(".")[0] in reading.columns
+        and each.total_uncompressed_size < _LONG_VALUE * each.num_values
+        and each.total_uncompressed_size * min(at_once, each.num_values) > most_bytes
+    }
+    if not coded:
+        return at_once
+    longest = _longest_values(file.metadata, group, list(coded), segment)
+    return max(1, int(most_bytes / max(sum(longest.get(path, 0) * count for path, count in coded.items()), 1)))
+
+
+def _longest_values(metadata: pq.FileMetaData, group: int, paths: list[str], segment: Segment) -> dict[str, int]:
+    """Bytes of the longest value of each column's dictionary, which comes with values that are read as codes."""
+    longest: dict[str, int] = {}
+    with open_input(segment.location) as handle:
+        file = pq.ParquetFile(handle, metadata=metadata, read_dictionary=paths, pre_buffer=False, **_AS_SURVEYED)
+        for rows in file.iter_batches(_ROWS_OF_CODES, row_groups=[group], columns=paths, use_threads=False):
+            leaves = [leaf for column in rows.columns for leaf in _leaves(column)]
+            if len(leaves) > len(paths):  # a column with a dot in its name, and a struct whose fields have that path
+                return {}
+            for path, leaf in zip(paths, leaves, strict=True):
+                if pa.types.is_dictionary(leaf.type) and len(leaf.dictionary):
+                    longest[path] = pc.max(pc.binary_length(leaf.dictionary)).as_py()
+            if len(longest) == len(paths):  # else all lists of these rows were empty
+                break
+    return longest
+
+
+def _leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """Arrays without inner ones, in the order in which the file has their columns."""
+    if pa.types.is_struct(array.type):
+        inner = [array.field(number) for number in range(array.type.num_fields)]
+    else:
+        inner = [array.values] if pa.types.is_nested(array.type) else []
+    for each in inner:
+        yield from _leaves(each)
+    if not inner:
+        yield array
+
+
 def _read_group(
     file: pq.ParquetFile, group: int, ordinal: int, count: int, segment: Segment, reading: Reading
 ) -> Iterator[Rows]:
@@ -146,6 +200,7 @@ def _read_group(
     row_bytes = _bytes_of(read) / max(count, 1)
     at_once = reading.rows_of(row_bytes) if row_bytes < _LONG_ROW else 1
     try:
+        at_once = min(at_once, _most_rows(file, group, at_once, segment, reading))
         for batch in file.iter_batches(at_once, row_groups=[group], columns=list(reading.columns), use_threads=False):
             # The file may order its columns otherwise.
             yield from sound_rows(batch.select(list(reading.columns)), ordinal, segment, reading)
