@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -16,6 +16,7 @@ from penstock.prepare.engines.proving import Proving
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Left, Task
 from penstock.prepare.plan.plan import Plan, Planned
+from penstock.prepare.rows.kept import forget_kept
 from penstock.prepare.run.progress import Progress
 from penstock.prepare.run.record import PassRecord, task_facts
 
@@ -45,14 +46,13 @@ class Doing:
     ) -> Iterator[Self]:
         """Where memory has no room for a comparison of engines beside the tasks, it is waited for first. `make` opens
         the engine; not `alone`: other machines do tasks of the same run."""
-        proving = Proving(plan.survey)
-        doing = cls(plan, store, make(Opening(plan, store, log, lock, nursery)), log, progress, proving, alone)
-        try:
+        with ExitStack() as stack:
+            proving = Proving(plan.survey)
+            stack.callback(proving.end)
+            doing = cls(plan, store, make(Opening(plan, store, log, lock, nursery)), log, progress, proving, alone)
+            stack.callback(doing.close)
             proving.check(waits=not plan.proof_bytes)
             yield doing
-        finally:
-            proving.end()
-            doing.close()
 
     def wait_for_engines(self) -> None:
         """Wait until the engines of stages are chosen and proved: one that fails says so now."""
@@ -60,8 +60,9 @@ class Doing:
         self.proving.check(waits=True)
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """Leave no process and no open file behind."""
         self.engine.close()
+        forget_kept()
 
     def passes(self, kept: Mapping[str, LedgerRow]) -> Left:
         """Run the tasks that are not `kept`. Returns the ledger rows and what was learned, when engines are proved."""
