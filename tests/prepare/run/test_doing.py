@@ -11,6 +11,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.stores.local import LocalStore
 from penstock.prepare.rows import kept
 from penstock.prepare.run.doing import Doing
+from penstock.prepare.run.holding import hold_output
 from penstock.prepare.stages.interfaces import HasEngine
 
 
@@ -50,9 +51,10 @@ def test_a_comparison_ends_if_the_engine_of_the_run_cannot_be_opened():
 
 def test_files_that_the_driver_keeps_open_are_closed_when_the_run_ends(tmp_path):
     """Or the next run of this process would read what was damaged and has been replaced."""
-    store = LocalStore(str(tmp_path))
-    store.commit_bytes("spill", b"rows")
-    with start(plan_of(), lambda _: SimpleNamespace(close=lambda: None)):
+    store, plan = LocalStore(str(tmp_path)), plan_of()
+    plan.job = "0123456789abcdef"
+    with hold_output(plan, store):
+        store.commit_bytes("spill", b"rows")
         opened = kept.keep_open(store, "spill", "digest")
     assert opened
     assert opened.file.closed
