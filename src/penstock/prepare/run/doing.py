@@ -1,7 +1,7 @@
 """Doing: the passes of a plan, one after the other; tasks that are not done yet go to an engine."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
@@ -13,10 +13,9 @@ from penstock.prepare.engines import Engine, Opening
 from penstock.prepare.engines.choosing import make_engine
 from penstock.prepare.engines.events import Effort
 from penstock.prepare.engines.proving import Proving
-from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.ledger import LedgerRow, done_tasks, read_row
 from penstock.prepare.passes import Left, Task
 from penstock.prepare.plan.plan import Plan, Planned
-from penstock.prepare.rows.kept import forget_kept
 from penstock.prepare.run.progress import Progress
 from penstock.prepare.run.record import PassRecord, task_facts
 
@@ -60,9 +59,8 @@ class Doing:
         self.proving.check(waits=True)
 
     def close(self) -> None:
-        """Leave no process and no open file behind."""
+        """Leave no process behind."""
         self.engine.close()
-        forget_kept()
 
     def passes(self, kept: Mapping[str, LedgerRow]) -> Left:
         """Run the tasks that are not `kept`. Returns the ledger rows and what was learned, when engines are proved."""
@@ -81,12 +79,14 @@ class Doing:
         """Ledger rows, and who has made what they name: `engine`, of an earlier pass, or one of this pass."""
         each, tasks, began = planned.pass_, planned.tasks, time.monotonic()
         known = [kept[task.name] for task in tasks if task.name in kept]
-        work = each.prepare(left, self.store, known, self.plan.means)
+        elsewhere = [] if known else self._done_elsewhere(tasks)
+        work = each.prepare(left, self.store, known or elsewhere, self.plan.means)
         work = replace(work, engine=engine or work.made_by)
         each.begin(work, self.store, known, self.alone)
         done = {row.task: row for row in known if row.identity == work.identity}
         self.progress.tasks_again += len(known) - len(done)
-        pending = each.order([task for task in tasks if task.name not in done], self.store)
+        pending = [task for task in tasks if task.name not in done]
+        pending = pending if elsewhere else each.order(pending, self.store)
         notes = work.notes if pending else []
         record = self.progress.begin_pass(planned, list(done.values()), self.engine.held_bytes())
         self.log.say("pass", number=each.number, kind=each.kind, tasks=len(tasks), pending=len(pending), notes=notes)
@@ -102,6 +102,13 @@ class Doing:
         self.progress.end_pass(time.monotonic() - began, self.engine.held_bytes())
         self._say_done(record)
         return [done[task.name] for task in tasks], work.engine
+
+    def _done_elsewhere(self, tasks: Sequence[Task]) -> list[LedgerRow]:
+        """Rows of a pass that other machines have finished, which the engine learns. What its tasks have read may be
+        gone."""
+        if self.alone or not {task.name for task in tasks} <= done_tasks(self.store):
+            return []
+        return [row for task in tasks if (row := read_row(self.store, task.name))]
 
     def _say_done(self, record: PassRecord) -> None:
         facts = record.facts()
