@@ -124,8 +124,12 @@ class _Line:
     def ask(self, what: bytes, pid: int = 0, seconds: float = 0.0, descriptors: Sequence[int] = ()) -> int:
         """The answer. An OSError says that the process is gone."""
         given = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-        self._socket.sendmsg([_REQUEST.pack(what, pid, seconds)], given)
-        answer = self._socket.recv(_ANSWER.size, socket.MSG_WAITALL)
+        try:
+            self._socket.sendmsg([_REQUEST.pack(what, pid, seconds)], given)
+            answer = self._socket.recv(_ANSWER.size, socket.MSG_WAITALL)
+        except BaseException:
+            self._socket.close()  # the answer would be taken for that of the next request
+            raise
         if len(answer) < _ANSWER.size:
             raise ConnectionError("the nursery has ended")
         return int(_ANSWER.unpack(answer)[0])
