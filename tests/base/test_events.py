@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.base.events import EVENTS, LIVE, Event
-from penstock.base.events.log import EventLog
+from penstock.base.events.log import EventLog, last_sample
 from penstock.base.stores import open_store
 
 
@@ -56,6 +56,12 @@ def test_samples_replace_each_other_beside_the_log(tmp_path, monkeypatch):
         assert json.loads(folder.read(LIVE))["memory"] == 999
         assert folder.size(EVENTS) == 0
     assert not folder.exists(LIVE)
+
+
+def test_a_damaged_sample_is_none(tmp_path):
+    folder = open_store(str(tmp_path))
+    folder.commit_bytes(LIVE, b'{"event": "sa')
+    assert last_sample(folder) is None
 
 
 def test_a_run_that_fails_says_so_in_its_log(tmp_path):

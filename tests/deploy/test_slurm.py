@@ -31,6 +31,20 @@ def values_in_bash(script: Path, *names: str) -> list[str]:
     return [value.decode("utf-8", "surrogateescape") for value in done.stdout.split(b"\0")[:-1]]
 
 
+@pytest.mark.parametrize(("ends", "requeued"), [("exit 130", True), ("kill -TERM $$", True), ("exit 4", False)])
+def test_an_element_that_was_asked_to_stop_is_requeued_even_while_python_starts(tmp_path, capfd, ends, requeued):
+    script = tmp_path / "array.sbatch"
+    deploy(capfd, "slurm", make_job(tmp_path), *GIVEN, "-o", script)
+    says = 'echo " JobState=RUNNING "; [[ $1 == show ]] || echo "$@" >> asked'
+    for name, does in {"python": ends, "scontrol": says}.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    script.write_text(script.read_text().replace(f"penstock=({sys.executable} ", "penstock=(python "))
+    environment = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert subprocess.run(["bash", script], check=False, cwd=tmp_path, env=environment).returncode
+    assert (tmp_path / "asked").exists() == requeued
+
+
 def test_the_script_asks_for_what_was_given(tmp_path, capfd):
     script = tmp_path / "array.sbatch"
     words = ["--nodes", 4, *GIVEN, "--time", "1-12:30", "--partition", "short,long", "-o", script]

@@ -44,13 +44,15 @@ attended() {{
   [[ -z $stopping ]] || return 130
   "$@" &
   child=$!
+  [[ -z $stopping ]] || stop  # it came while the command started
   while wait "$child"; kill -0 "$child" 2>/dev/null; do :; done
   wait "$child"
 }}
 
 leave() {{
-  # COMPLETING: Slurm ends this element itself, and a requeue would bring back one that was cancelled.
-  if [[ $1 == 130 ]] && scontrol show job --oneliner "$element" | grep -q ' JobState=RUNNING '; then
+  # 143: SIGTERM came while Python started. COMPLETING: Slurm ends this element itself, and a requeue would bring back
+  # one that was cancelled.
+  if [[ $1 == 130 || $1 == 143 ]] && scontrol show job --oneliner "$element" | grep -q ' JobState=RUNNING '; then
     scontrol requeue "$element"
   fi
   exit "$1"

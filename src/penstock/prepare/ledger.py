@@ -5,12 +5,14 @@ is never done again; a second attempt of a task writes the same row.
 """
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.base.errors import IntegrityError
+from penstock.base.files import doing
 from penstock.base.fingerprint import fingerprint
 from penstock.base.stores.store import PLACING, STATE, Store
 from penstock.prepare.rows.rows import GIVEN_UP, TOO_LARGE_PIECE
@@ -104,6 +106,16 @@ def read_rows(store: Store) -> dict[str, LedgerRow]:
 def read_row(store: Store, task: str) -> LedgerRow | None:
     """The row of a task, if there is one and it is whole."""
     return decode_row(store.read(_name(task))) if store.exists(_name(task)) else None
+
+
+def done_tasks(store: Store) -> set[str]:
+    """Names of the tasks that have a row. Looked at once a second, in a folder that may have a hundred thousand."""
+    folder = store.local_path(TASKS)
+    with doing("list", folder, "list"):
+        try:
+            return {name.removesuffix(".json") for name in os.listdir(folder)}
+        except FileNotFoundError:  # nothing is done yet
+            return set()
 
 
 def forget(store: Store, tasks: Iterable[str]) -> None:

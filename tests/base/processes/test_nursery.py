@@ -126,6 +126,21 @@ def test_a_parent_that_is_interrupted_in_a_request_still_has_children_ended_in_s
     assert capfd.readouterr().err == ""
 
 
+def test_the_answer_of_a_request_that_was_interrupted_is_not_that_of_the_next(nursery):
+    talk = Talk(nursery)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            talk.child.wait(0.5)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    other = Talk(nursery)  # of another process, if need be
+    assert int(other.ask("os.getpid()")) == other.child.pid
+    talk.end()
+    other.end()
+
+
 def test_a_child_shows_its_stack_and_goes_on(nursery):
     talk = Talk(nursery)
     assert talk.ask("1") == "1"

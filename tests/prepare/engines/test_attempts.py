@@ -596,6 +596,17 @@ def test_a_task_that_another_does_now_is_dropped_with_its_worker():
     assert run.take(Finished(run.gives[0].worker, ROW, 100)) == []  # it had just done it
 
 
+def test_where_nothing_is_lost_no_waiting_task_is_looked_at():
+    class Unread:
+        @property
+        def name(self) -> str:
+            raise AssertionError("an engine asks at every turn, and a hundred thousand tasks may wait")
+
+    run = Pass(tasks="ab")
+    run.attempts.add([Unread()])  # type: ignore[list-item]
+    assert run.attempts.drop(()) == []
+
+
 # Machines that come and go.
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -19,12 +20,18 @@ import pytest
 
 import penstock
 from penstock import Config
-from penstock.base.errors import ConfigError, InputError, OutputError, PenstockError, PlanError
-from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
+from penstock.base.errors import ConfigError, InputError, IntegrityError, OutputError, PenstockError, PlanError
+from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE, Sweep, sweeping
 from penstock.base.stores.leases import Leases
 from penstock.base.stores.local import LocalStore
+from penstock.prepare.engines.hired import nursery
+from penstock.prepare.engines.workers.board import Board
 from penstock.prepare.ledger import LedgerRow, encode_row
+from penstock.prepare.planning import plan_of
 from penstock.prepare.run.members.beginning import begin
+from penstock.prepare.run.members.ended import conclude
+from penstock.prepare.run.members.joining import Joining, join
+from penstock.prepare.run.members.leaving import leaving
 from penstock.prepare.run.members.plan_file import read_plan_file, tasks_of, write_plan_file
 from penstock.shards.manifest import dataset_id
 from penstock.show.running.joined import work
@@ -216,6 +223,16 @@ def test_what_is_gone_when_the_job_is_run_again_is_made_again(tmp_path, monkeypa
     assert not list((tmp_path / "out" / ".penstock").glob("tmp/*"))
 
 
+def test_a_worker_needs_no_spill_of_a_pass_that_is_finished(tmp_path, monkeypatch):
+    store = _begun(_job(tmp_path))
+    _die_at("run.before_clean_up", tmp_path / "out", monkeypatch)
+    for spill in (tmp_path / "out" / ".penstock" / "spill").iterdir():
+        spill.unlink()
+    _begun(tmp_path / "job.yaml")
+    work(store.root, workers="0")
+    assert store.exists("manifest.json")
+
+
 def test_a_run_that_workers_are_in_is_not_begun_anew(tmp_path):
     job = _job(tmp_path)
     store = _begun(job)
@@ -385,3 +402,57 @@ def test_an_error_that_no_worker_can_avoid_ends_the_run_everywhere_until_it_is_r
     store = _begun(job)
     with pytest.raises(InputError):
         work(store.root, workers="0")  # it was cleared, and met again
+
+
+def test_an_error_that_the_others_cannot_be_told_is_raised_all_the_same(tmp_path):
+    store = _begun(_job(tmp_path))
+    file = read_plan_file(store)
+    assert file
+    members = file.store(store.root, "one")
+    (failures,) = (tmp_path / "out" / ".penstock" / "tmp").glob("run-*/failures")
+    failures.rmdir()
+    failures.touch()
+    with pytest.raises(InputError, match="what counts"), leaving(members, Board(members)):
+        raise InputError("what counts")
+
+
+def test_a_run_is_over_before_what_its_workers_have_left_is_removed(tmp_path, monkeypatch):
+    job = _job(tmp_path)
+    store = _begun(job)
+    _die_at("run.after_manifest", tmp_path / "out", monkeypatch)
+    with sweeping(Sweep()) as sweep:
+        conclude(store, penstock.plan(job))
+    removed = [path for kind, path in sweep.operations if kind == "remove"]
+    first = [next(number for number, path in enumerate(removed) if word in path) for word in ("/run-", "/spill")]
+    assert first == sorted(first)
+
+
+def test_a_shard_that_another_machine_has_replaced_is_never_in_a_dataset(tmp_path):
+    """Machines write the same bytes, but one may leave out a file in which a function hangs."""
+    store = _begun(_job(tmp_path, stages=[], on_bad_input="set_aside"))
+    shards: list[Path] = []
+
+    def replace_first(event: Any) -> None:
+        if event["event"] == "task" and len(found := sorted((tmp_path / "out" / "train").iterdir())) > len(shards):
+            shards[:] = found
+            if len(found) > 1:
+                found[0].write_bytes(found[1].read_bytes())
+
+    with nursery() as processes, pytest.raises(IntegrityError, match="left other files than the ledger names"):
+        join(Joining(plan_of, processes, print, replace_first), store.root, workers="0")
+    assert not store.exists("manifest.json")
+    _begun(tmp_path / "job.yaml")
+    work(store.root, workers="0")
+    assert penstock.verify(store.root)
+
+
+def test_who_finishes_waits_for_a_folder_that_a_worker_holds_which_was_stopped(tmp_path):
+    texts = [{"text": f"document {number}"} for number in range(50)]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in texts))
+    keys = {"input": "texts.jsonl", "stages": [{"dedup": {"remember": "known"}}]}
+    store = _begun(_job_of(tmp_path, **keys))
+    with ExitStack() as stack:
+        stack.enter_context(LocalStore(str(tmp_path / "known")).hold(b"a worker that was stopped"))
+        threading.Timer(1.0, stack.pop_all().close).start()
+        work(store.root, workers="0")
+    assert store.exists("manifest.json")

@@ -78,8 +78,8 @@ def whole_lines(store: Store, place: int = 0, name: str = EVENTS) -> Iterator[tu
 
 
 def last_sample(store: Store, name: str = LIVE) -> Sample | None:
-    """The sample in live.json; None if the run has not written one, or has just ended."""
-    with suppress(FileError, FileNotFoundError):
+    """The sample in live.json; None if the run has not written one or has just ended, or if the file is damaged."""
+    with suppress(FileError, ValueError):
         if store.exists(name):
             return cast(Sample, json.loads(store.read(name)))
     return None

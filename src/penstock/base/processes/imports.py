@@ -1,4 +1,4 @@
-"""Imports: modules are imported without garbage collection, which would look through them again and again in vain."""
+"""Imports: import modules without garbage collection, which would look through them again and again in vain."""
 
 import gc
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def imported_for_good() -> Iterator[None]:
-    """Like `uncollected`, in a process of our own. What is there when the block ends is never looked through: not
-    later, and not when the process ends."""
+    """Like `uncollected`, in a process of our own. Objects that exist when the block ends are never collected, not even
+    when the process ends."""
     with uncollected():
         yield
         gc.freeze()

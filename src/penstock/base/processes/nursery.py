@@ -1,8 +1,8 @@
 """Nursery: a process that has imported what its children need, and forks them when asked. A child starts in
 milliseconds, and shares with it what was imported.
 
-It has one thread, so that it may fork. It ends with the process that started it, because the socket between them closes
-then; and its children end with it.
+It has one thread, so that it may fork. It ends with its parent, because the socket between them closes; its children
+end with it.
 Where forking is not safe (macOS, whose libraries start threads of their own), each child is a fresh Python instead.
 """
 
@@ -96,7 +96,7 @@ class Nursery:
         return resident_memory(self._line.child.pid).counted if self._line else 0
 
     def share_bytes(self) -> int:
-        """Bytes that the process adds to the tree beside its children, who have their shares of what is common."""
+        """Bytes that the process adds to the tree, without the shares of its children in what they have in common."""
         return process_memory(self._line.child.pid).counted if self._line else 0
 
     def close(self) -> None:
@@ -124,8 +124,12 @@ class _Line:
     def ask(self, what: bytes, pid: int = 0, seconds: float = 0.0, descriptors: Sequence[int] = ()) -> int:
         """The answer. An OSError says that the process is gone."""
         given = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-        self._socket.sendmsg([_REQUEST.pack(what, pid, seconds)], given)
-        answer = self._socket.recv(_ANSWER.size, socket.MSG_WAITALL)
+        try:
+            self._socket.sendmsg([_REQUEST.pack(what, pid, seconds)], given)
+            answer = self._socket.recv(_ANSWER.size, socket.MSG_WAITALL)
+        except BaseException:
+            self._socket.close()  # the answer would be taken for that of the next request
+            raise
         if len(answer) < _ANSWER.size:
             raise ConnectionError("the nursery has ended")
         return int(_ANSWER.unpack(answer)[0])
@@ -138,7 +142,7 @@ class _Line:
 
 
 class Forked(Descendant):
-    """A child of the nursery. Nobody else takes its number before it is ended here, because only then it is reaped."""
+    """A child of the nursery. Its process id is not used again before `end`, because the child is reaped only there."""
 
     def __init__(self, line: _Line, pid: int, stacks: IO[bytes], opened: ExitStack) -> None:
         self._line = line
@@ -215,7 +219,7 @@ def _received(line: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _fork(given: Sequence[int]) -> int:  # noqa: ARG001
-    """Number of a child, which has the descriptors already; 0 in the child."""
+    """Process id of the child, which has inherited the descriptors; 0 in the child."""
     nursery = os.getpid()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which a library may have in C
@@ -245,7 +249,7 @@ def _start(module: str, given: Sequence[int]) -> int:
 
 
 def _code_within(seconds: float, pid: int) -> int:
-    """Exit code of a child, when it has ended. It stays a zombie, and so keeps its number, until it is killed."""
+    """Exit code of a child, or _ALIVE. One that has ended is a zombie, and keeps its process id, until `_killed`."""
     deadline = time.monotonic() + seconds
     while True:
         found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -1,6 +1,6 @@
-"""Kept costs: what the tasks of a job were measured to cost stays with its output, for the next run of the same job.
+"""Kept costs: the measured costs of a job's tasks, kept with its output for the next run of the same job.
 
-It is trusted once more only after a run that ended by itself and tried no task again: who was killed may have been
+They are used again only after a run that ended by itself and tried no task twice: a run that was killed may have been
 killed for memory. Nothing here decides a byte.
 """
 

@@ -132,6 +132,8 @@ class Attempts:
 
     def drop(self, names: Collection[str]) -> list[events.Command]:
         """Forget tasks that another does."""
+        if not names:  # asked at every turn of an engine: waiting tasks may be many thousands
+            return []
         self._waiting = deque(attempt for attempt in self._waiting if attempt.task.name not in names)
         return [self._stop(worker) for worker, attempt in self._busy() if attempt.task.name in names]
 
@@ -144,8 +146,11 @@ class Attempts:
     @property
     def room(self) -> int:
         """How many more tasks could begin now. None beside one that must be alone."""
-        attempts = [*self._waiting, *(attempt for _, attempt in self._busy())]
-        return 0 if any(each.is_alone for each in attempts) else max(0, self._policy.workers - len(attempts))
+        busy = self._busy()
+        free = self._policy.workers - len(busy) - len(self._waiting)
+        if free <= 0 or any(each.is_alone for each in (*self._waiting, *(attempt for _, attempt in busy))):
+            return 0
+        return free
 
     @property
     def is_over(self) -> bool:

@@ -70,34 +70,13 @@ class Stored:
             return source.read_range(start, length)
 
     @contextmanager
-    def opened(self) -> Iterator[_Open]:
+    def opened(self) -> Iterator[OpenFile]:
+        """To open a file costs more than to read a small range."""
         if kept := self.written and keep_open(self.store, self.name, self.written):
-            yield _Open(self, kept)
+            yield kept
             return
         with self.store.open(self.name) as file:
-            yield _Open(self, OpenFile(file))
-
-
-@dataclass(frozen=True)
-class _Open:
-    """A committed file that is open: to open it costs more than to read a small range."""
-
-    stored: Stored
-    open: OpenFile
-
-    @property
-    def path(self) -> str:
-        return self.stored.path
-
-    @property
-    def size(self) -> int:
-        return self.open.size
-
-    def read_range(self, start: int, length: int) -> bytes:
-        return self.open.read_range(start, length)
-
-    def opened(self) -> AbstractContextManager[Source]:
-        return nullcontext(self)
+            yield OpenFile(self.path, file)
 
 
 @dataclass(frozen=True)

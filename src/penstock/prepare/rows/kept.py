@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -25,6 +26,7 @@ _Value = TypeVar("_Value")
 class OpenFile:
     """An open file of an earlier pass: its bytes never change."""
 
+    path: str
     file: BinaryIO
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -38,6 +40,9 @@ class OpenFile:
             self.file.seek(start)
             return self.file.read(length)
 
+    def opened(self) -> AbstractContextManager[OpenFile]:
+        return nullcontext(self)
+
 
 _files: dict[tuple[Store, str, str], OpenFile] = {}
 _values: dict[Hashable, Any] = {}
@@ -48,7 +53,7 @@ def keep_open(store: Store, name: str, written: str) -> OpenFile | None:
     key = store, name, written
     found = _files.get(key)
     if not found and len(_files) < min(_MOST_FILES, open_files_limit() // _SHARE):
-        found = _files[key] = OpenFile(store.open(name))
+        found = _files[key] = OpenFile(store.where(name), store.open(name))
     return found
 
 

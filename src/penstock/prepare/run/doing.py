@@ -1,8 +1,8 @@
 """Doing: the passes of a plan, one after the other; tasks that are not done yet go to an engine."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -13,7 +13,7 @@ from penstock.prepare.engines import Engine, Opening
 from penstock.prepare.engines.choosing import make_engine
 from penstock.prepare.engines.events import Effort
 from penstock.prepare.engines.proving import Proving
-from penstock.prepare.ledger import LedgerRow
+from penstock.prepare.ledger import LedgerRow, done_tasks, read_row
 from penstock.prepare.passes import Left, Task
 from penstock.prepare.plan.plan import Plan, Planned
 from penstock.prepare.run.progress import Progress
@@ -45,14 +45,13 @@ class Doing:
     ) -> Iterator[Self]:
         """Where memory has no room for a comparison of engines beside the tasks, it is waited for first. `make` opens
         the engine; not `alone`: other machines do tasks of the same run."""
-        proving = Proving(plan.survey)
-        doing = cls(plan, store, make(Opening(plan, store, log, lock, nursery)), log, progress, proving, alone)
-        try:
+        with ExitStack() as stack:
+            proving = Proving(plan.survey)
+            stack.callback(proving.end)
+            doing = cls(plan, store, make(Opening(plan, store, log, lock, nursery)), log, progress, proving, alone)
+            stack.callback(doing.close)
             proving.check(waits=not plan.proof_bytes)
             yield doing
-        finally:
-            proving.end()
-            doing.close()
 
     def wait_for_engines(self) -> None:
         """Wait until the engines of stages are chosen and proved: one that fails says so now."""
@@ -80,12 +79,14 @@ class Doing:
         """Ledger rows, and who has made what they name: `engine`, of an earlier pass, or one of this pass."""
         each, tasks, began = planned.pass_, planned.tasks, time.monotonic()
         known = [kept[task.name] for task in tasks if task.name in kept]
-        work = each.prepare(left, self.store, known, self.plan.means)
+        elsewhere = [] if known else self._done_elsewhere(tasks)
+        work = each.prepare(left, self.store, known or elsewhere, self.plan.means)
         work = replace(work, engine=engine or work.made_by)
         each.begin(work, self.store, known, self.alone)
         done = {row.task: row for row in known if row.identity == work.identity}
         self.progress.tasks_again += len(known) - len(done)
-        pending = each.order([task for task in tasks if task.name not in done], self.store)
+        pending = [task for task in tasks if task.name not in done]
+        pending = pending if elsewhere else each.order(pending, self.store)
         notes = work.notes if pending else []
         record = self.progress.begin_pass(planned, list(done.values()), self.engine.held_bytes())
         self.log.say("pass", number=each.number, kind=each.kind, tasks=len(tasks), pending=len(pending), notes=notes)
@@ -101,6 +102,13 @@ class Doing:
         self.progress.end_pass(time.monotonic() - began, self.engine.held_bytes())
         self._say_done(record)
         return [done[task.name] for task in tasks], work.engine
+
+    def _done_elsewhere(self, tasks: Sequence[Task]) -> list[LedgerRow]:
+        """Rows of a pass that other machines have finished, which the engine learns. What its tasks have read may be
+        gone."""
+        if self.alone or not {task.name for task in tasks} <= done_tasks(self.store):
+            return []
+        return [row for task in tasks if (row := read_row(self.store, task.name))]
 
     def _say_done(self, record: PassRecord) -> None:
         facts = record.facts()

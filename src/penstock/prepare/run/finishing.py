@@ -11,7 +11,7 @@ from penstock.prepare.passes import Account, Left, inner_key
 from penstock.prepare.plan.plan import Plan, input_facts
 from penstock.prepare.rows.rows import rejected_line
 from penstock.prepare.run.clearing import remove_leftovers, remove_scaffolding
-from penstock.prepare.run.resume import is_redoing, remember_job
+from penstock.prepare.run.resume import is_redoing, refuse_replaced, remember_job
 from penstock.prepare.stages.interfaces import Leaves
 from penstock.shards.columns import FileFacts, commit_file
 from penstock.shards.manifest import Manifest, Step, write_manifest
@@ -21,8 +21,9 @@ from penstock.shards.origins import TABLE
 def finish(plan: Plan, store: Store, left: Left, run_facts: Callable[[], bytes]) -> Manifest:
     """Everything but the manifest, then what does not belong removed, then the manifest. `run_facts` tells of the run
     itself, now that there is little left to do."""
-    finished = [planned.pass_.finish(left, store) for planned in plan.passes]
     kept = [left.rows[planned.pass_.number] for planned in plan.passes if planned.pass_.is_for_good]
+    refuse_replaced(store, plan, kept)
+    finished = [planned.pass_.finish(left, store) for planned in plan.passes]
     splits = next(dict(each.splits) for each in reversed(finished) if each.splits is not None)
     written = sum(shard.records for shards in splits.values() for shard in shards)
     account, inner = make_account(plan, left, written)

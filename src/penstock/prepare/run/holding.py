@@ -8,6 +8,7 @@ from penstock.base.stores import open_store
 from penstock.base.stores.shared import SharedStore, begin_run, shared_root
 from penstock.base.stores.store import Store
 from penstock.prepare.plan.plan import Plan
+from penstock.prepare.rows.kept import forget_kept
 from penstock.prepare.run.clearing import end_runs_of_members
 from penstock.prepare.run.owner import owner_words
 
@@ -17,7 +18,10 @@ def hold_output(plan: Plan, store: Store) -> Iterator[tuple[int, ...]]:
     """Hold the output alone. Late writes of an earlier run on several machines no longer have an effect."""
     with store.hold(owner_words(plan)) as lock:
         end_runs_of_members(store)
-        yield lock
+        try:
+            yield lock
+        finally:
+            forget_kept()  # or the next run of this process would read a damaged file that was replaced
 
 
 @contextmanager

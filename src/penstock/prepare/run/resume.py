@@ -3,12 +3,13 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from penstock.base.errors import IntegrityError, OutputError
 from penstock.base.sizes import counted
+from penstock.base.stores.shared import SharedStore
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.ledger import LedgerRow, files_are_there, forget, read_rows
 from penstock.prepare.plan.plan import Plan, Planned
@@ -93,6 +94,21 @@ def kept_rows(
                 kept[task.name] = row
         spill_needed = spill_needed or any(task.name not in kept for task in each.tasks)
     return kept
+
+
+def refuse_replaced(store: Store, plan: Plan, kept: Iterable[Sequence[LedgerRow]]) -> None:
+    """Refuse files that are not those that the rows name. Machines that do the same task write the same bytes, unless
+    one of them has left out a file in which a function hung. Files between passes are compared when they are read."""
+    if not isinstance(store, SharedStore) or plan.config.on_bad_input == "fail":
+        return
+    replaced = [row for rows in kept for row in rows if not files_are_there(store, row, spill_needed=False)]
+    if replaced:
+        raise IntegrityError(
+            f"several machines did {counted(len(replaced), 'task')}, the first {replaced[0].task}, and left other "
+            "files than the ledger names: one of them has left out bad input that another could read",
+            where=store.where(replaced[0].files[0].file),
+            next_step="run the same command: these tasks are done again",
+        )
 
 
 def remember_job(store: Store, plan: Plan, redoing: bool) -> None:

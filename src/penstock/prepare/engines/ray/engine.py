@@ -68,8 +68,10 @@ class RayEngine:
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._calls.close()
-            self._cluster.leave()
+            try:
+                self._calls.close()
+            finally:  # a cluster that does not answer may still have been started here
+                self._cluster.leave()
 
     # Nodes.
 

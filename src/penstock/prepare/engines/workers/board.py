@@ -1,16 +1,14 @@
 """Board: what the members of a run share: the rows of the ledger, and the error that ends the run."""
 
 import json
-import os
 import time
 from dataclasses import dataclass
 from typing import Any, Self
 
 from penstock.base import errors
 from penstock.base.errors import OutputError, PenstockError
-from penstock.base.files import doing
 from penstock.base.stores.shared import FAILURES, SharedStore, run_folder
-from penstock.prepare.ledger import TASKS, LedgerRow, read_row
+from penstock.prepare.ledger import LedgerRow, done_tasks, read_row
 from penstock.prepare.passes import Task, Work
 from penstock.shards.manifest import MANIFEST, read_manifest
 
@@ -62,13 +60,8 @@ class Board:
             self.store.remove(name)
 
     def done(self) -> set[str]:
-        """Names of the tasks that have a row. Looked at once a second, in a folder that may have a hundred thousand."""
-        folder = self.store.local_path(TASKS)
-        with doing("list", folder, "list"):
-            try:
-                return {name.removesuffix(".json") for name in os.listdir(folder)}
-            except FileNotFoundError:  # nothing is done yet
-                return set()
+        """Names of the tasks that have a row."""
+        return done_tasks(self.store)
 
     def row(self, task: Task, work: Work) -> LedgerRow | None:
         """The task's row, if this job and the same earlier tasks wrote it."""

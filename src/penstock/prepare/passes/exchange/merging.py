@@ -69,7 +69,7 @@ def _sorted(how: Gathering, chunks: Pieces) -> Iterator[Sorted]:
         return
     scratch = borrow_scratch(how.store.scratch_folder)
     try:
-        heavy = _put_down(how, chunks, ranges, scratch)
+        heavy = _write_ranges(how, chunks, ranges, scratch)
         finer = replace(how, sort_bytes=how.range_bytes)
         for number in range(len(ranges.edges) + 1):
             part = heavy if number == ranges.heavy else read_chunks(scratch, number)
@@ -78,8 +78,8 @@ def _sorted(how: Gathering, chunks: Pieces) -> Iterator[Sorted]:
         return_scratch(scratch)
 
 
-def _put_down(how: Gathering, chunks: Pieces, ranges: _Ranges, scratch: Scratch) -> _Only:
-    """Write the rows by range, but for those of the heavy one: they are left where they are, and told by their word."""
+def _write_ranges(how: Gathering, chunks: Pieces, ranges: _Ranges, scratch: Scratch) -> _Only:
+    """Write the rows by range. Those of the heavy range stay where they are; `_Only` finds them again by their word."""
     heavy_bytes = 0
     writer = SpillWriter(ContainerWriter(scratch), len(ranges.edges) + 1, how.range_bytes // 4)
     for batch in _read(how, chunks):
@@ -96,7 +96,7 @@ def _put_down(how: Gathering, chunks: Pieces, ranges: _Ranges, scratch: Scratch)
 
 @dataclass(frozen=True)
 class _Only:
-    """The rows of some chunks that are in the heavy range: read again where they are, not put down twice."""
+    """Rows of some chunks in the heavy range. They are read again from the chunks, not written a second time."""
 
     chunks: Pieces
     exchange: Exchange

@@ -8,11 +8,12 @@ from penstock.shards.manifest import MANIFEST
 
 
 def conclude(store: Store, plan: Plan) -> None:
-    """End the run: remove what a member leaves if it dies just after it wrote the manifest."""
+    """End the run, and remove what a member leaves if it dies just after it wrote the manifest. One that is only slow
+    must not remove the same files at the same time."""
+    end_runs_of_members(store)
     remove_scaffolding(store)
     if is_redoing(store, plan):
         remember_job(store, plan, redoing=False)
-    end_runs_of_members(store)
 
 
 def is_closed(store: Store) -> bool:

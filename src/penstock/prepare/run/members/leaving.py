@@ -53,4 +53,5 @@ def _tell(board: Board, error: Exception) -> None:
     """Report the error to all members, unless it comes from this machine's disk: the others would meet it too."""
     if not isinstance(error, FileError):
         known = error if isinstance(error, PenstockError) else PenstockError(f"{type(error).__name__}: {error}")
-        board.fail(known)
+        with suppress(PenstockError):  # the disk is full, or the run was just ended; `error` itself is what counts
+            board.fail(known)
