@@ -88,6 +88,7 @@ def main() -> None:
     options.add_argument("--tokenizer", type=Path, default=TOKENIZER)
     options.add_argument("--repeat", type=int, default=3)
     options.add_argument("--only", help="events or text")
+    options.add_argument("--before", type=Path, help="src/ of an earlier tree, whose one run is measured as well")
     options.add_argument("--simulated-cores", type=int, default=0, help="and as many workers")
     options.add_argument("--quota", type=float, help="of a core here, for a simulated one. Default: 0.9 of all cores")
     given = options.parse_args()
@@ -100,25 +101,36 @@ def main() -> None:
     made: dict[str, Callable[[argparse.Namespace], Case]] = {"events": events_case, "text": text_case}
     for name, make in made.items():
         if given.only in (None, name):
-            compare(make(given), given.folder, given.workers, memory, given.repeat, figures, cores)
+            compare(make(given), given, memory, figures, cores)
     figures.close(f"{given.workers} workers, medians of {given.repeat}", given.folder / "results.json")
 
 
-def compare(
-    case: Case, folder: Path, workers: int, memory: int, repeat: int, figures: Figures, cores: Cores | None
-) -> None:
+def compare(case: Case, given: argparse.Namespace, memory: int, figures: Figures, cores: Cores | None) -> None:
+    folder, workers = given.folder, given.workers
     files = sorted(case.data.glob(f"*{case.ending}"))
     shares = [files[number::workers] for number in range(workers)]
     if not all(shares):
         raise SystemExit(f"{len(files)} files in {case.data} are too few for {workers} workers")
     ways: dict[str, list[Turn]] = {"one run": [], "side by side": []}
-    for _ in range(repeat):
+    if given.before:
+        ways["one run, before"] = []
+    for _ in range(given.repeat):
         ways["one run"].append(turn(case, folder, [files], workers, memory, cores))
         ways["side by side"].append(turn(case, folder, shares, 1, memory // workers, cores))
+        if given.before:
+            ways["one run, before"].append(turn(case, folder, [files], workers, memory, cores, given.before.resolve()))
     tell(case.name, ways, sum(path.stat().st_size for path in files), workers, figures)
 
 
-def turn(case: Case, folder: Path, shares: list[list[Path]], workers: int, memory: int, cores: Cores | None) -> Turn:
+def turn(
+    case: Case,
+    folder: Path,
+    shares: list[list[Path]],
+    workers: int,
+    memory: int,
+    cores: Cores | None,
+    source: Path = HERE.parent / "src",
+) -> Turn:
     """Run a job per share, all at once."""
     for path in (path for share in shares for path in share):  # every turn begins with the same page cache
         with path.open("rb") as file:
@@ -136,7 +148,9 @@ def turn(case: Case, folder: Path, shares: list[list[Path]], workers: int, memor
         jobs.append([sys.executable, "-m", "penstock", "run", str(place / "job.yaml"), "--json"])
         outputs.append(place / "out" / ".penstock" / "run.json")
     settle()
-    environment, driver_seconds = {"PENSTOCK_CACHE_DIR": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": ""}, 0.0
+    environment = {"PYTHONPATH": str(source), "PENSTOCK_CACHE_DIR": str(folder / "cache")}
+    environment["PYTHONDONTWRITEBYTECODE"] = ""  # it is kept, as it is where penstock is installed
+    driver_seconds = 0.0
     if cores:
         with slow_machine(cores.count, cores.quota) as machine:
             cost = timed_together(jobs, environment, machine.start)
@@ -162,12 +176,12 @@ def tell(name: str, ways: dict[str, list[Turn]], size: int, workers: int, figure
     costs = {way: each.cost for way, each in medians.items()}
     speeds = {way: f"{size / cost.wall_seconds / 1e6:,.0f}" for way, cost in costs.items()}
     figures.show_costs(f"{name}, {size / 1e9:.2f} GB, {workers} workers", costs, "MB/s", speeds)
-    one, beside = medians["one run"], medians["side by side"]
-    rows = [[each, f"{one.passes[each]:.2f}", f"{beside.passes.get(each, 0):.2f}"] for each in one.passes]
-    rest = [each.cost.wall_seconds - sum(each.passes.values()) for each in (one, beside)]
+    every = list(medians.values())
+    rows = [[number, *(f"{each.passes.get(number, 0):.2f}" for each in every)] for number in every[0].passes]
+    rest = [each.cost.wall_seconds - sum(each.passes.values()) for each in every]
     rows.append(["rest", *(f"{seconds:.2f}" for seconds in rest)])
-    rows.append(["driver CPU", *(f"{each.driver_seconds:.2f}" for each in (one, beside))])
-    show(f"{name}: seconds by pass", ["pass", "one run", "slowest of those side by side"], rows)
+    rows.append(["driver CPU", *(f"{each.driver_seconds:.2f}" for each in every)])
+    show(f"{name}: seconds by pass; side by side, of the slowest", ["pass", *medians], rows)
     walls = [[each.cost.wall_seconds for each in turns] for turns in ways.values()]
     ratio = statistics.median(walls[1]) / statistics.median(walls[0])
     figures.kept[f"{name}, walls"] = dict(zip(ways, walls, strict=True))

@@ -87,7 +87,7 @@ class Doing:
         self.progress.tasks_again += len(known) - len(done)
         pending = each.order([task for task in tasks if task.name not in done], self.store)
         notes = work.notes if pending else []
-        record = self.progress.begin_pass(planned, list(done.values()), self.engine.held_bytes())
+        record = self.progress.begin_pass(planned, list(done.values()), self.engine.held_bytes)
         self.log.say("pass", number=each.number, kind=each.kind, tasks=len(tasks), pending=len(pending), notes=notes)
 
         def finished(task: Task, row: LedgerRow, effort: Effort) -> None:
