@@ -180,7 +180,8 @@ def tell(name: str, ways: dict[str, list[Turn]], size: int, workers: int, figure
     rows = [[number, *(f"{each.passes.get(number, 0):.2f}" for each in every)] for number in every[0].passes]
     rest = [each.cost.wall_seconds - sum(each.passes.values()) for each in every]
     rows.append(["rest", *(f"{seconds:.2f}" for seconds in rest)])
-    rows.append(["driver CPU", *(f"{each.driver_seconds:.2f}" for each in every)])
+    if every[0].driver_seconds:
+        rows.append(["driver CPU", *(f"{each.driver_seconds:.2f}" for each in every)])
     show(f"{name}: seconds by pass; side by side, of the slowest", ["pass", *medians], rows)
     walls = [[each.cost.wall_seconds for each in turns] for turns in ways.values()]
     ratio = statistics.median(walls[1]) / statistics.median(walls[0])

@@ -87,5 +87,6 @@ def _between(store: Store, split: str, parts: list[ShardFacts], low: int, high: 
 
 def _distinct(found: list[Array]) -> Array:
     """In order. `np.unique` would import numpy.ma, which takes longer than the groups of a small job."""
-    ordered = np.sort(np.concatenate(found))
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    ordered: Array = np.sort(np.concatenate(found))
+    is_new: Array = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    return ordered[is_new]
