@@ -16,7 +16,7 @@ from penstock.shards.manifest import Step
 _BATCHES = Batches(wanted=4 << 20, good=1 << 20, least=64 << 10)  # 1 to 8 MiB were equally fast: LOG.md
 _COLUMN_BYTES = 2048  # of a column in a batch: each costs the same per batch, however few its rows
 
-_LARGE, _SMALL = 2, 0.75  # times the median
+_MUCH_LARGER = 2  # times the median
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,11 @@ class Slices(Reader):
         ]
 
     def order(self, tasks: list[Task], store: Store) -> list[Task]:  # noqa: ARG002
-        """Slices in the order of the files, but large ones first and small ones last. A large one at the end (a
-        compressed file) would leave other workers idle; small ones (the ends of files) fill what is left of a pass."""
+        """Slices in the order of the files, but much larger ones first: such a one at the end, a compressed file for
+        example, would leave other workers idle."""
         sizes = [piece.bytes for piece in self.job.survey.slices] or [0]
-        median = sorted(sizes)[len(sizes) // 2]
-
-        def place(task: Task) -> float:
-            size = sizes[task.input.number]
-            return -size if size > _LARGE * median else median - size if size < _SMALL * median else 0
-
-        return sorted(tasks, key=place)
+        much = _MUCH_LARGER * sorted(sizes)[len(sizes) // 2]
+        return sorted(tasks, key=lambda task: -size if (size := sizes[task.input.number]) > much else 0)
 
     def batches(self, measured: Measured) -> Batches:  # noqa: ARG002
         wide = _COLUMN_BYTES * len(self.job.survey.schema)
