@@ -1,6 +1,7 @@
 """Cgroups that limit CPU time, of version 1 or 2: they stand for machines and cores that are slower than this one's.
 
-Only root may make them. A `SlowMachine` is one cgroup for its cores together, with one inside it per process.
+Only root may make them. A `SlowMachine` is one cgroup for its cores together, with one inside it per process (tried
+with version 1 only).
 """
 
 from __future__ import annotations

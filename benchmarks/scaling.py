@@ -3,7 +3,6 @@
     python -m benchmarks.scaling --folder build/bench-scaling                        # as many workers as cores
     python -m benchmarks.scaling --folder /scratch/scaling --events 200000000 --text 4GB --memory 28GB
     python -m benchmarks.scaling --folder ... --only text --tokenizer tokenizer.json --documents 'real/*.jsonl'
-
     python -m benchmarks.scaling --folder ... --simulated-cores 16 --events 100000000 --text 1GB   # as root
 
 The runs side by side share nothing but the machine: its caches, its memory bandwidth and its disk. So the ratio of the
@@ -16,8 +15,7 @@ core, and all of them together that of 16 (benchmarks/cgroups.py). So the one ru
 and 16 workers on 16 slow cores, and the runs beside each other have 16 of each. What it shows: a process that is busy
 alone while others wait, tasks that are uneven, starts. What it does not show: memory bandwidth, caches, page cache,
 disk, and locks of the kernel, which 16 real cores press on 9 times as hard. Sleeps and timeouts are not slowed down.
-"Driver CPU" is the CPU time of the processes that plan, hand out tasks and finish; it bounds the speed of one
-run on any number of cores.
+"Driver CPU" is the CPU time of the one process that plans, hands out tasks and finishes.
 """
 
 from __future__ import annotations
