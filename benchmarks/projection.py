@@ -24,67 +24,36 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from benchmarks.cgroups import Cgroup, make_cgroup
 from benchmarks.figures import Figures, show
 from benchmarks.make_events import make_events, make_recipe
 
 HERE = Path(__file__).parent
 TOKENIZER = HERE.parent / "examples" / "text" / "tokenizer"
-CGROUPS = Path("/sys/fs/cgroup")
-PERIOD = 20_000  # microseconds: short, so that a task of some milliseconds is slowed down as well
 AIM = 0.25
 PLAN = ".penstock/plan.json"
 WORDS = "the gate opens and a river turns its wheel while keepers write letters about rain and old machines"
 
 
-@dataclass(frozen=True)
-class Node:
-    """A cgroup with a quota of CPU time."""
-
-    folder: Path
-    quota: float
-
-    def start(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
-        def join() -> None:
-            (self.folder / "cgroup.procs").write_text(str(os.getpid()))
-
-        with open(log, "wb") as said:
-            return subprocess.Popen(command, preexec_fn=join, stdout=said, stderr=said, env=_environment())
-
-    @property
-    def stat(self) -> dict[str, int]:
-        lines = (self.folder / "cpu.stat").read_text().splitlines()
-        return {name: int(value) for name, value in map(str.split, lines)}
-
-    def used_up(self, before: dict[str, int], after: dict[str, int]) -> float:
-        """Share of the periods in which it used up its quota, of those in which it did anything."""
-        periods = after["nr_periods"] - before["nr_periods"]
-        return (after["nr_throttled"] - before["nr_throttled"]) / max(periods, 1)
-
-
 @contextmanager
-def nodes(count: int, quota: float) -> Iterator[list[Node]]:
-    """Cgroups of version 1 or 2, gone in the end."""
-    old = CGROUPS / "cpu"
-    top = old if old.is_dir() else CGROUPS
+def nodes(count: int, quota: float) -> Iterator[list[Cgroup]]:
+    """Cgroups, gone in the end."""
     with ExitStack() as stack:
         made = []
         for number in range(count):
-            folder = top / f"penstock-projection-{os.getpid()}-{number}"
-            folder.mkdir()
-            stack.callback(folder.rmdir)
-            if top == old:
-                (folder / "cpu.cfs_period_us").write_text(str(PERIOD))
-                (folder / "cpu.cfs_quota_us").write_text(str(int(quota * PERIOD)))
-            else:
-                (folder / "cpu.max").write_text(f"{int(quota * PERIOD)} {PERIOD}")
-            made.append(Node(folder, quota))
+            made.append(make_cgroup(f"penstock-projection-{os.getpid()}-{number}", quota))
+            stack.callback(made[-1].folder.rmdir)
         yield made
+
+
+def start(node: Cgroup, command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with open(log, "wb") as said:
+        return node.start(command, stdout=said, stderr=said, env=_environment())
 
 
 def jobs_in(folder: Path, events: int, documents: int) -> dict[str, dict[str, Any]]:
@@ -150,7 +119,7 @@ def project(job: Path, counts: list[int], quota: float, folder: Path) -> dict[st
     with nodes(1, quota) as (node,):
         log = folder / "plan.log"
         command = ["-m", "benchmarks.projection", "--project", str(job), "--quota", str(quota), "--nodes"]
-        if node.start([sys.executable, *command, *map(str, counts)], log).wait():
+        if start(node, [sys.executable, *command, *map(str, counts)], log).wait():
             raise SystemExit(log.read_text()[-2000:])
         told: dict[str, Any] = json.loads(log.read_text().splitlines()[-1])
         return told
@@ -164,14 +133,14 @@ def run(job: Path, output: Path, count: int, quota: float, folder: Path) -> dict
     with nodes(count + 1, quota) as (first, *others), ExitStack() as stack:
         began, stolen = time.monotonic(), _stolen()
         before = [each.stat for each in others]
-        head = first.start([*python, "run", str(job), "--engine", "workers", "--json"], folder / "run.log")
+        head = start(first, [*python, "run", str(job), "--engine", "workers", "--json"], folder / "run.log")
         stack.callback(_end, head)
         while not (output / PLAN).exists() and head.poll() is None:
             time.sleep(0.02)
         planned = time.monotonic() - began
         works = []
         for number, node in enumerate(others):
-            works.append(node.start([*python, "work", str(output), "--json"], folder / f"work-{number}.log"))
+            works.append(start(node, [*python, "work", str(output), "--json"], folder / f"work-{number}.log"))
             stack.callback(_end, works[-1])
         code = head.wait()
         seconds = time.monotonic() - began

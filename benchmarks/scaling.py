@@ -3,11 +3,19 @@
     python -m benchmarks.scaling --folder build/bench-scaling                        # as many workers as cores
     python -m benchmarks.scaling --folder /scratch/scaling --events 200000000 --text 4GB --memory 28GB
     python -m benchmarks.scaling --folder ... --only text --tokenizer tokenizer.json --documents 'real/*.jsonl'
+    python -m benchmarks.scaling --folder ... --simulated-cores 16 --events 100000000 --text 1GB   # as root
 
 The runs side by side share nothing but the machine: its caches, its memory bandwidth and its disk. So the ratio of the
 two walls shows what one run loses by itself: a driver that is busy, passes that wait for each other, uneven tasks. Each
 single run may use an n-th of the memory. Both ways by turns, `--repeat` times; figures are medians. Peaks are what the
 runs have noted themselves, because a look from outside at so many processes would slow them down.
+
+`--simulated-cores 16` is for a machine with fewer: each process gets a cgroup of its own with the CPU time of one slow
+core, and all of them together that of 16 (benchmarks/cgroups.py). So the one run has a driver, a process that forks
+and 16 workers on 16 slow cores, and the runs beside each other have 16 of each. What it shows: a process that is busy
+alone while others wait, tasks that are uneven, starts. What it does not show: memory bandwidth, caches, page cache,
+disk, and locks of the kernel, which 16 real cores press on 9 times as hard. Sleeps and timeouts are not slowed down.
+"Driver CPU" is the CPU time of the one process that plans, hands out tasks and finishes.
 """
 
 from __future__ import annotations
@@ -19,13 +27,14 @@ import shutil
 import statistics
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from benchmarks.cgroups import slow_machine
 from benchmarks.figures import Figures, show
 from benchmarks.make_events import make_events, make_recipe
 from benchmarks.watch import Cost, settle, timed_together
@@ -34,6 +43,7 @@ from penstock.base.sizes import parse_size
 HERE = Path(__file__).parent
 TOKENIZER = HERE.parent / "examples" / "text" / "tokenizer"
 AIM = 0.8
+SHARE = 0.9  # of the cores here, for simulated ones: the rest is for what looks at them
 FILES_PER_WORKER = 2
 SENTENCES, WORDS, LETTERS = 20_000, 5_000, "etaoinshrdlucmfwypvbgk"
 
@@ -49,11 +59,20 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Cores:
+    """Simulated cores, each `quota` of one here."""
+
+    count: int
+    quota: float
+
+
+@dataclass(frozen=True)
 class Turn:
     """One way of doing it, once: its cost, and seconds by pass: those of the slowest, where there are several runs."""
 
     cost: Cost
     passes: dict[str, float]
+    driver_seconds: float = 0.0  # of CPU, of the driver that used most; known of simulated cores
 
 
 def main() -> None:
@@ -67,30 +86,49 @@ def main() -> None:
     options.add_argument("--tokenizer", type=Path, default=TOKENIZER)
     options.add_argument("--repeat", type=int, default=3)
     options.add_argument("--only", help="events or text")
+    options.add_argument("--before", type=Path, help="src/ of an earlier tree, whose one run is measured as well")
+    options.add_argument("--simulated-cores", type=int, default=0, help="and as many workers")
+    options.add_argument("--quota", type=float, help="of a core here, for a simulated one. Default: 0.9 of all cores")
     given = options.parse_args()
+    given.workers = given.simulated_cores or given.workers
+    quota = given.quota or SHARE * len(os.sched_getaffinity(0)) / given.workers
+    cores = Cores(given.simulated_cores, quota) if given.simulated_cores else None
     memory = parse_size(given.memory or f"{given.workers}GB")
     given.folder = given.folder.absolute()
-    figures = Figures(workers=given.workers, memory=memory)
+    figures = Figures(workers=given.workers, memory=memory, cores=cores and asdict(cores))
     made: dict[str, Callable[[argparse.Namespace], Case]] = {"events": events_case, "text": text_case}
     for name, make in made.items():
         if given.only in (None, name):
-            compare(make(given), given.folder, given.workers, memory, given.repeat, figures)
+            compare(make(given), given, memory, figures, cores)
     figures.close(f"{given.workers} workers, medians of {given.repeat}", given.folder / "results.json")
 
 
-def compare(case: Case, folder: Path, workers: int, memory: int, repeat: int, figures: Figures) -> None:
+def compare(case: Case, given: argparse.Namespace, memory: int, figures: Figures, cores: Cores | None) -> None:
+    folder, workers = given.folder, given.workers
     files = sorted(case.data.glob(f"*{case.ending}"))
     shares = [files[number::workers] for number in range(workers)]
     if not all(shares):
         raise SystemExit(f"{len(files)} files in {case.data} are too few for {workers} workers")
     ways: dict[str, list[Turn]] = {"one run": [], "side by side": []}
-    for _ in range(repeat):
-        ways["one run"].append(turn(case, folder, [files], workers, memory))
-        ways["side by side"].append(turn(case, folder, shares, 1, memory // workers))
+    if given.before:
+        ways["one run, before"] = []
+    for _ in range(given.repeat):
+        ways["one run"].append(turn(case, folder, [files], workers, memory, cores))
+        ways["side by side"].append(turn(case, folder, shares, 1, memory // workers, cores))
+        if given.before:
+            ways["one run, before"].append(turn(case, folder, [files], workers, memory, cores, given.before.resolve()))
     tell(case.name, ways, sum(path.stat().st_size for path in files), workers, figures)
 
 
-def turn(case: Case, folder: Path, shares: list[list[Path]], workers: int, memory: int) -> Turn:
+def turn(
+    case: Case,
+    folder: Path,
+    shares: list[list[Path]],
+    workers: int,
+    memory: int,
+    cores: Cores | None,
+    source: Path = HERE.parent / "src",
+) -> Turn:
     """Run a job per share, all at once."""
     for path in (path for share in shares for path in share):  # every turn begins with the same page cache
         with path.open("rb") as file:
@@ -108,7 +146,15 @@ def turn(case: Case, folder: Path, shares: list[list[Path]], workers: int, memor
         jobs.append([sys.executable, "-m", "penstock", "run", str(place / "job.yaml"), "--json"])
         outputs.append(place / "out" / ".penstock" / "run.json")
     settle()
-    cost = timed_together(jobs, {"PENSTOCK_CACHE_DIR": str(folder / "cache")})
+    environment = {"PYTHONPATH": str(source), "PENSTOCK_CACHE_DIR": str(folder / "cache")}
+    environment["PYTHONDONTWRITEBYTECODE"] = ""  # it is kept, as it is where penstock is installed
+    driver_seconds = 0.0
+    if cores:
+        with slow_machine(cores.count, cores.quota) as machine:
+            cost = timed_together(jobs, environment, machine.start)
+            driver_seconds = max(machine.cpu_seconds[pid] for pid in machine.started)
+    else:
+        cost = timed_together(jobs, environment)
     facts = [json.loads(output.read_text()) for output in outputs]
     for number in range(len(shares)):
         shutil.rmtree(folder / f"{case.name}-{len(shares)}-{number}")
@@ -117,7 +163,7 @@ def turn(case: Case, folder: Path, shares: list[list[Path]], workers: int, memor
         name = f"{each['number']} {each['kind']}"
         passes[name] = max(passes.get(name, 0.0), each["seconds"])
     peak = sum(run["peak_memory_bytes"] for run in facts)
-    return Turn(Cost(cost.wall_seconds, cost.cpu_seconds, peak), passes)
+    return Turn(Cost(cost.wall_seconds, cost.cpu_seconds, peak), passes, driver_seconds)
 
 
 def tell(name: str, ways: dict[str, list[Turn]], size: int, workers: int, figures: Figures) -> None:
@@ -128,11 +174,13 @@ def tell(name: str, ways: dict[str, list[Turn]], size: int, workers: int, figure
     costs = {way: each.cost for way, each in medians.items()}
     speeds = {way: f"{size / cost.wall_seconds / 1e6:,.0f}" for way, cost in costs.items()}
     figures.show_costs(f"{name}, {size / 1e9:.2f} GB, {workers} workers", costs, "MB/s", speeds)
-    one, beside = medians["one run"], medians["side by side"]
-    rows = [[each, f"{one.passes[each]:.2f}", f"{beside.passes.get(each, 0):.2f}"] for each in one.passes]
-    rest = [each.cost.wall_seconds - sum(each.passes.values()) for each in (one, beside)]
+    every = list(medians.values())
+    rows = [[number, *(f"{each.passes.get(number, 0):.2f}" for each in every)] for number in every[0].passes]
+    rest = [each.cost.wall_seconds - sum(each.passes.values()) for each in every]
     rows.append(["rest", *(f"{seconds:.2f}" for seconds in rest)])
-    show(f"{name}: seconds by pass", ["pass", "one run", "slowest of those side by side"], rows)
+    if every[0].driver_seconds:
+        rows.append(["driver CPU", *(f"{each.driver_seconds:.2f}" for each in every)])
+    show(f"{name}: seconds by pass; side by side, of the slowest", ["pass", *medians], rows)
     walls = [[each.cost.wall_seconds for each in turns] for turns in ways.values()]
     ratio = statistics.median(walls[1]) / statistics.median(walls[0])
     figures.kept[f"{name}, walls"] = dict(zip(ways, walls, strict=True))

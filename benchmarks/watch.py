@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.base.memory import tree_memory
@@ -43,11 +44,19 @@ def timed(command: list[str], environment: dict[str, str] | None = None) -> Cost
     return timed_together([command], environment)
 
 
-def timed_together(commands: list[list[str]], environment: dict[str, str] | None = None) -> Cost:
+Start = Callable[[list[str], dict[str, str]], "subprocess.Popen[bytes]"]
+
+
+def start_here(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+
+
+def timed_together(
+    commands: list[list[str]], environment: dict[str, str] | None = None, start: Start = start_here
+) -> Cost:
     """Like `timed`, of commands that run at the same time, until the last has ended."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    variables = {**os.environ, **(environment or {})}
-    running = [subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL) for command in commands]
+    running = [start(command, {**os.environ, **(environment or {})}) for command in commands]
     codes = [process.wait() for process in running]
     wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     for code, command in zip(codes, commands, strict=True):

@@ -155,7 +155,7 @@ def test_rows_of_tasks_at_work_are_counted():
 
 def test_a_finished_task_is_completed_once():
     at_work = Pass()
-    assert at_work.take(Finished(0, ROW, 0)) == [Complete(Piece("a"), ROW, is_first=True)]
+    assert at_work.take(Finished(0, ROW, 0)) == [Complete(Piece("a"), ROW)]
     assert at_work.attempts.is_over
     assert at_work.take(Finished(0, ROW, 0)) == []
 

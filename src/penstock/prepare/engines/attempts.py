@@ -304,7 +304,7 @@ class Attempts:
         worker.attempt = None
         worker.tasks += 1
         effort = events.Effort(now - attempt.began, attempt.tries)
-        yield events.Complete(attempt.task, event.row, worker.tasks == 1, effort)
+        yield events.Complete(attempt.task, event.row, effort)
         has_grown = event.bytes > _GROWN_SHARE * self._policy.allowed_bytes / max(1, self._policy.workers)
         if worker.tasks >= TASKS_PER_WORKER or (has_grown and worker.tasks >= _TASKS_BEFORE_GROWN):
             yield self._stop(worker)

@@ -211,7 +211,6 @@ class Say:
 class Complete:
     task: Any
     row: Any
-    is_first: bool  # of its worker, whose memory was perhaps never seen
     effort: Effort = Effort(0.0, 1)  # noqa: RUF009
 
 

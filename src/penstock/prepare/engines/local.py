@@ -52,9 +52,10 @@ class LocalEngine:
         self._workers: dict[int, Worker] = {}
         self._attempts = Attempts()
         self._rows_done = 0
-        self._sampled = self._looked = self._shown = 0.0
+        self._sampled = self._shown = time.monotonic()  # a run begins with a look of its own
+        self._looked, self._is_seen = 0.0, False
         self._sample_pause = _SAMPLE_SECONDS
-        self._memory, self._states = TreeMemory(), self._attempts.states(0.0)
+        self._memory = TreeMemory()
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:
         self.serve(Listed(tasks), work, settings, done)
@@ -71,11 +72,10 @@ class LocalEngine:
             if self._attempts.is_over and feed.is_over:
                 return
             self._take(events.Tick())
-            is_time = self._look_at_tasks()
+            self._sample()  # now that workers have their tasks: they need not wait for it
             for number in self._heard():
                 self._listen(number)
             self._look_at_silent_workers()
-            self._sample(is_time)
 
     def held_bytes(self) -> int:
         return tree_memory(os.getpid()).counted
@@ -122,14 +122,7 @@ class LocalEngine:
         for number in self._attempts.silent(now):
             self._take(events.Holds(number, self._workers[number].held_bytes(), is_own_word=False))
 
-    def _look_at_tasks(self) -> bool:
-        """Whether a sample is due. Tasks are looked at now, because all workers have one."""
-        now = time.monotonic()
-        is_time = now - self._shown >= _SAMPLE_SECONDS
-        self._states = self._attempts.states(now) if is_time else self._states
-        return is_time
-
-    def _sample(self, is_time: bool) -> None:
+    def _sample(self) -> None:
         """Read the tree's memory rarely enough that reading it costs at most a hundredth of the time; between, samples
         repeat it."""
         now = time.monotonic()
@@ -138,9 +131,9 @@ class LocalEngine:
             self._memory = tree_memory(os.getpid())
             self._sampled = time.monotonic()
             self._sample_pause = max(_SAMPLE_SECONDS, 100 * (self._sampled - now))
-        if is_read or is_time:
+        if is_read or now - self._shown >= _SAMPLE_SECONDS:
             self._shown, memory = time.monotonic(), self._memory
-            rows, workers = self._rows_done + self._attempts.rows, self._states
+            rows, workers = self._rows_done + self._attempts.rows, self._attempts.states(now)
             self._log.sample(memory=memory.counted, file=memory.file, rows=rows, busy=len(workers), workers=workers)
         if is_read:
             self._stop_largest()
@@ -170,12 +163,12 @@ class LocalEngine:
                     self._log.say(name, **facts)
                 case events.Say(name, facts, int(number)):
                     self._log.say(name, **facts, stack=self._workers[number].stack())
-                case events.Complete(task, row, is_first, effort):
+                case events.Complete(task, row, effort):
                     refuse_other_row(task, row)
                     self._rows_done += row.rows_read
                     self._done(task, row, effort)
-                    if is_first:
-                        self._sampled = 0.0  # its memory is still there: sample it, or a short run would never be seen
+                    if not self._is_seen:  # its memory is still there: sample it, or a short run would never be seen
+                        self._is_seen, self._sampled = True, 0.0
                 case events.Raise(error):
                     raise error
                 case events.GiveUp():

@@ -16,6 +16,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
+import numpy.ma
+
 from penstock.base.errors import PenstockError, TaskError
 from penstock.base.memory import resident_memory
 from penstock.base.user_code import accept, code_identity, current_sources, refuse_other_values
@@ -29,7 +31,8 @@ from penstock.prepare.passes.folds.trying.first_rows import try_first_rows
 from penstock.prepare.passes.folds.trying.measure import measure
 from penstock.prepare.survey.scouting import Scouted, scout
 
-OF_EVERY_JOB = (try_first_rows,)  # with what folds need: imported once, before workers are forked
+# Imported once, before workers are forked: with what folds need, and what `pa.array` of a numpy array asks for.
+OF_EVERY_JOB = (try_first_rows, numpy.ma)
 
 
 def main(connection_number: int, *_held: int) -> None:

@@ -88,7 +88,7 @@ class Doing:
         pending = [task for task in tasks if task.name not in done]
         pending = pending if elsewhere else each.order(pending, self.store)
         notes = work.notes if pending else []
-        record = self.progress.begin_pass(planned, list(done.values()), self.engine.held_bytes())
+        record = self.progress.begin_pass(planned, list(done.values()), self.engine.held_bytes)
         self.log.say("pass", number=each.number, kind=each.kind, tasks=len(tasks), pending=len(pending), notes=notes)
 
         def finished(task: Task, row: LedgerRow, effort: Effort) -> None:

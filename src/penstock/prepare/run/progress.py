@@ -5,7 +5,7 @@ import os
 import platform
 import resource
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -65,7 +65,9 @@ class Progress:
         self.timeline.add(time.time() - self.started, memory, self.records[-1].planned.pass_.number)
         self.records[-1].hold(memory)
 
-    def begin_pass(self, planned: Planned, kept: list[LedgerRow], memory: int) -> PassRecord:
+    def begin_pass(self, planned: Planned, kept: list[LedgerRow], held_bytes: Callable[[], int]) -> PassRecord:
+        """It begins with what the pass before has ended with: to look takes milliseconds per worker, and all wait."""
+        memory = self.records[-1].end if self.records else held_bytes()
         rows_kept = sum(row.rows_read for row in kept)
         record = PassRecord(planned, _stage_names(self.plan, planned), memory, len(kept), rows_kept)
         self.records.append(record)

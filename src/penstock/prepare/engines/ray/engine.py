@@ -138,7 +138,7 @@ class RayEngine:
                     self._log.say(name, **facts)
                 case events.Say(name, facts, int(number)):
                     self._log.say(name, **facts, stack=self._calls.stack(number))
-                case events.Complete(task, row, _, effort):
+                case events.Complete(task, row, effort):
                     refuse_other_row(task, row)
                     self._rows_done += row.rows_read
                     self._done(task, row, effort)

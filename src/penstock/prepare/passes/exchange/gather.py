@@ -16,6 +16,9 @@ from penstock.prepare.rows.order import Bucket, Exchange
 from penstock.prepare.stages.interfaces import Exchanges
 
 BUCKETS = "buckets"
+# A bucket with so large a part of all rows is sorted at once, where memory allows: keys are often that uneven. One that
+# is cut is read five times, by one worker, while the others wait.
+_SHARE_OF_A_KEY = 12
 _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to spare
 
 
@@ -49,7 +52,8 @@ class Buckets(Reader):
         every, bucket = self._spilled_bytes(measured), self.bytes_to_sort(measured)
         kept = min(self.reducer.keeps_bytes(), every or 2**62)  # beside a run, when it has several
         least = kept + (2 << 20)
-        return Batches(max(min(8 * bucket, every, _MOST_SORTED), least), max(bucket, least), least)
+        wanted = min(max(8 * bucket, every // _SHARE_OF_A_KEY), every, _MOST_SORTED)
+        return Batches(max(wanted, least), max(bucket, least), least)
 
     def written(self, measured: Measured, workers: int) -> Written:
         output = measured.output_bytes(self.job.rows, self.buckets)
