@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.base.stores import open_store
 from penstock.prepare.passes.near import ranges
 from penstock.prepare.passes.near.pairing import PAIR
-from penstock.prepare.passes.near.ranges import END, WORD, OrderedWriter, pieces_of
+from penstock.prepare.passes.near.ranges import END, WORD, ordered_writer, pieces_of
 from penstock.prepare.passes.near.sign import BAND
 from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_runs
 
@@ -28,7 +28,7 @@ def ordered(folder: Path, runs: list[list[list[tuple[int, int]]]], block: int) -
     for number, each in enumerate(runs):
         with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
             patch.setattr(ranges, "BLOCK", block)
-            writer = OrderedWriter(open_store(str(folder)), f"{number}", stack, PAIR)
+            writer = ordered_writer(open_store(str(folder)), f"{number}", stack, PAIR)
             for run in each:
                 writer.write(np.array(sorted(run), PAIR))
             facts = writer.finish({})
