@@ -49,7 +49,8 @@ def test_each_range_has_the_blocks_that_reach_into_it(tmp_path_factory, files, e
         patch.setattr(run_ranges, "_AT_ONCE", at_once)
         ranges = RunRanges("places", facts, edges).ready(store)
     whole = [open_runs(store, each) for each in facts]
-    assert ranges.keys(store) == sum(each.keys for each in whole)
+    assert ranges.keys(store, []) == sum(each.keys for each in whole)
+    assert RunRanges("none", facts).keys(store, whole) == ranges.keys(store, [])
     for number in range(len(edges)):
         low, high = ranges.ends(number)
         for own, found in zip(whole, ranges.of_range(store, number), strict=True):

@@ -76,7 +76,8 @@ def unseen(rows: int, place: str = "", whole: bool = True) -> None:
 
 
 def matched(folder: Store, keys: tuple[FileFacts, ...], ranges: int, known: Remembered | None) -> list[FileFacts]:
-    work = MatchWork(folder.root, 1, RunRanges("places", keys, equal_edges(ranges)), known).ready()
+    work = MatchWork(folder.root, 1, RunRanges("places", keys, equal_edges(ranges)), known)
+    work = work.ready() if ranges > 1 else work
     rows = [work.execute(Task(f"{n}", KeyRange(n), ""), SETTINGS, unseen) for n in range(ranges)]
     return [row.spill for row in rows if row.spill]
 

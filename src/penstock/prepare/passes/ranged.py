@@ -76,7 +76,7 @@ class Ranged(Pass):
     def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> RangedWork:  # noqa: ARG002
         work = self.work(left, store.root)
         done = sum(row.identity == work.identity for row in kept)
-        return work if done == self.task_count else work.ready()
+        return work if self.task_count in (1, done) else work.ready()
 
     def told(self, reads: str, origin: str, note: str = "") -> Facts:
         """Facts for people. `origin` says which passes it reads."""

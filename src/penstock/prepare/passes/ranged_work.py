@@ -26,7 +26,7 @@ class RangedWork(Work):
 
     @abstractmethod
     def ready(self) -> Self:
-        """The same, when what its tasks need to find their ranges is written."""
+        """The same, when its tasks can find their ranges: called if there are several."""
 
     @cached_property
     def identity(self) -> str:

@@ -3,7 +3,7 @@
 A block that reaches into several ranges is in the catalogue of each: so often is it read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 
 from penstock.base.stores.store import Store
-from penstock.prepare.rows.catalogue import CatalogueWriter, open_catalogue, places_of_part
-from penstock.prepare.rows.container import Array, Container
-from penstock.prepare.stages.dedup.runs import END_OF_KEYS, ENTRIES, RunsFile, entry_of, read_table, runs_at
+from penstock.prepare.rows.catalogue import FILE, CatalogueWriter, open_catalogue, places_of_part
+from penstock.prepare.rows.container import Array
+from penstock.prepare.stages.dedup.runs import END_OF_KEYS, ENTRIES, RunsFile, entry_of, open_runs, read_table, runs_at
 from penstock.shards.columns import FileFacts
 
 _AT_ONCE = 1 << 14  # blocks, as often as they are in the catalogue: 1 MB
@@ -22,7 +22,10 @@ _KEYS = "keys"
 
 @dataclass(frozen=True)
 class RunRanges:
-    """Files of runs, in their order, and the first words at which ranges begin: 0, and others that ascend."""
+    """Files of runs, in their order, and the first words at which ranges begin: 0, and others that ascend.
+
+    Without a catalogue there is one range, and the one task that wants it reads the tables.
+    """
 
     name: str  # of the catalogue
     files: tuple[FileFacts, ...]
@@ -45,9 +48,11 @@ class RunRanges:
 
     def of_range(self, store: Store, number: int) -> list[RunsFile]:
         """All files, each with the blocks that reach into a range."""
-        catalogue = self._catalogue(store)
+        if self.written is None:
+            return [open_runs(store, each) for each in self.files]
+        catalogue = open_catalogue(store, self.written)
         places, dtype = places_of_part(catalogue, number), entry_of(catalogue.facts)
-        bounds = np.searchsorted(places["file"], np.arange(len(self.files) + 1)) if len(places) else None
+        bounds = np.searchsorted(places[FILE], np.arange(len(self.files) + 1)) if len(places) else None
         return [
             runs_at(store, file, dtype, places[:0] if bounds is None else places[bounds[each] : bounds[each + 1]])
             for each, file in enumerate(self.files)
@@ -58,13 +63,11 @@ class RunRanges:
         low, high = (*self.edges, END_OF_KEYS)[number : number + 2]
         return low, high
 
-    def keys(self, store: Store) -> int:
-        """Number of keys in all files."""
-        return int(self._catalogue(store).facts[_KEYS])
-
-    def _catalogue(self, store: Store) -> Container:
-        assert self.written
-        return open_catalogue(store, self.written)
+    def keys(self, store: Store, found: Sequence[RunsFile]) -> int:
+        """Number of keys in all ranges, if `found` are the files of one."""
+        if self.written is None:
+            return sum(each.keys for each in found)
+        return int(open_catalogue(store, self.written).facts[_KEYS])
 
 
 def equal_edges(ranges: int) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ class MatchWork(RangedWork):
         """Write which rows of each slice lose, and, where they are to be remembered, the keys that are new."""
         store, number = self.store, task.input.number
         files = self.keys.of_range(store, number)
-        pieces = 1 + self.keys.keys(store) // len(self.keys.edges) // _KEYS_AT_ONCE
+        pieces = 1 + self.keys.keys(store, files) // len(self.keys.edges) // _KEYS_AT_ONCE
         found = match(files, self.remembered.open() if self.remembered else [], *self.keys.ends(number), pieces)
         name = f"{KEYS}/{self.number}-{task.input.number:05d}.losers"
         rows = 0

@@ -6,7 +6,7 @@ A document is removed if a similar document stays. There are no chains: the surv
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -18,9 +18,10 @@ from penstock.prepare.passes import Lost, Report, Task
 from penstock.prepare.passes.near.ranges import FOLDER, NUMBER_BITS, NUMBER_MASK, pieces_of
 from penstock.prepare.passes.near.verifying import in_order
 from penstock.prepare.passes.ranged_work import RangedWork
+from penstock.prepare.passes.run_ranges import RunRanges
 from penstock.prepare.stages.dedup.near.removed import REMOVAL, REMOVED
 from penstock.prepare.stages.dedup.parts import PartsWriter
-from penstock.prepare.stages.dedup.runs import KEY, Array, RunsWriter, open_runs
+from penstock.prepare.stages.dedup.runs import KEY, Array, RunsWriter
 from penstock.shards.columns import FileFacts
 
 _PAIRS_AT_ONCE = 1 << 17
@@ -28,20 +29,20 @@ _PAIRS_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True)
 class ChooseWork(RangedWork):
-    similar: tuple[FileFacts, ...]
+    similar: RunRanges
     signed: tuple[FileFacts, ...]  # of each slice, in their order
     documents: tuple[int, ...]  # of each slice
 
     @property
     def read(self) -> tuple[FileFacts, ...]:
-        return (*self.similar, *self.signed)
+        return (*self.similar.files, *self.signed)
 
     def ready(self) -> Self:
-        return self  # its one task reads all
+        return replace(self, similar=self.similar.ready(self.store))
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         store = self.store
-        files = (open_runs(store, each) for each in self.similar)
+        files = self.similar.of_range(store, task.input.number)
         bits = RemovedBits.of(self.documents)
         seen = 0
         sources: dict[str, int] = {}

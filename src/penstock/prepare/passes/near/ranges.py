@@ -3,7 +3,7 @@
 Entries are sorted by two words, `high` and `low`. A range is two numbers of 128 bits: the words one after the other.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -101,11 +101,10 @@ class Piece:
         return replace(self, low=max(self.low, low // step * step), high=min(self.high, -(-high // step) * step))
 
 
-def pieces_of(files: Iterable[RunsFile], most: int, low: int = 0, high: int = END) -> Iterator[Piece]:
+def pieces_of(files: Sequence[RunsFile], most: int, low: int = 0, high: int = END) -> Iterator[Piece]:
     """The range in pieces of about `most` entries, in order. A piece that cannot be divided may be larger.
 
-    Where there are many runs, most blocks reach over the ends of a piece: entries count, not blocks. Of files that come
-    one by one, only the blocks of the range are held.
+    Where there are many runs, most blocks reach over the ends of a piece: entries count, not blocks.
     """
     parts, blocks = _within(files, low, high)
     step = 1 if parts and parts[0].is_ordered else WORD
@@ -130,7 +129,7 @@ def distinct_entries(entries: Array) -> Array:
     return entries[~repeats(entries)]
 
 
-def _within(files: Iterable[RunsFile], low: int, high: int) -> tuple[list[RunsFile], Array]:
+def _within(files: Sequence[RunsFile], low: int, high: int) -> tuple[list[RunsFile], Array]:
     """The files, each with the blocks that reach into a range, and the words of their first and last entries."""
     parts, tables = [], [np.zeros(0, _TABLE)]
     for number, file in enumerate(files):
@@ -140,7 +139,7 @@ def _within(files: Iterable[RunsFile], low: int, high: int) -> tuple[list[RunsFi
         if file.is_ordered:
             table["b"], table["d"] = file.blocks["first_low"], file.blocks["last_low"]
         reaching = _reaching(table, low, high)
-        parts.append(replace(file, blocks=file.blocks[reaching]))
+        parts.append(file if reaching.all() else replace(file, blocks=file.blocks[reaching]))
         tables.append(table[reaching])
         tables[-1]["block"] = np.arange(len(tables[-1]))
     return parts, np.concatenate(tables)

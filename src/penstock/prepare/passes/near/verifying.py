@@ -53,7 +53,7 @@ class VerifyWork(RangedWork):
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         store, number = self.store, task.input.number
         files = self.pairs.of_range(store, number)
-        sets = keep(("sets", store, self.sets.written), lambda: Sets(self.sets.of_range(store, 0)))
+        sets = keep(("sets", store, self.sets), lambda: Sets(self.sets.of_range(store, 0)))
         low, high = (WORD * each for each in self.pairs.ends(number))
         compared = alike = 0
         with ExitStack() as stack:
