@@ -3,7 +3,8 @@
     git archive OLDER src | tar -x -C /scratch/before
     python benchmarks/between_passes.py --folder /scratch/between --before /scratch/before/src
 
-Runs small jobs with many tasks under strace, and counts the system calls on files in `.penstock/`, by kind of file.
+Runs small jobs with many tasks under strace, and counts the system calls on files in `.penstock/`, and the bytes that
+they read, by kind of file.
 With `--before`, the tree in that folder does the same jobs, by turns. CPU is that of other runs, without strace.
 """
 
@@ -26,7 +27,7 @@ from make_events import make_events, make_recipe
 from watch import machine, timed
 
 CALLS = "openat,read,pread64,readv,preadv,lseek,fstat,newfstatat,statx,mmap"
-_CALL = re.compile(r"^(?:\[pid +)?(\d+)?\]? *(\w+)\((.*)$")
+_RETURNED = re.compile(r"= (\d+)$")
 _OPENS, _READS = {"openat"}, {"read", "pread64", "readv", "preadv"}
 _PENSTOCK = re.compile(r"/\.penstock/(spill|keys|near|parts|placing)/[^\">]*?(\.\w+)?[\">]")
 
@@ -81,7 +82,7 @@ def command(job: dict[str, object], output: Path) -> list[str]:
 
 def counted(job: dict[str, object], output: Path, source: str) -> Counter[tuple[str, str]]:
     log = output.with_suffix(".strace")
-    tracing = ["strace", "-f", "-y", "-qq", "-s", "1", "-e", f"trace={CALLS}", "-o", str(log)]
+    tracing = ["strace", "-ff", "-y", "-qq", "-s", "1", "-e", f"trace={CALLS}", "-o", str(log)]
     done = subprocess.run(
         [*tracing, *command(job, output)], env={**os.environ, "PYTHONPATH": source}, capture_output=True, text=True,
         check=False,
@@ -89,13 +90,16 @@ def counted(job: dict[str, object], output: Path, source: str) -> Counter[tuple[
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
     found: Counter[tuple[str, str]] = Counter()
-    with log.open(errors="replace") as lines:
-        for line in lines:
-            file, call = _PENSTOCK.search(line), line.split(maxsplit=1)[1].partition("(")[0]
-            if file and "O_CREAT" not in line:
-                kind = "opens" if call in _OPENS else "reads" if call in _READS else "others"
-                found[file[1] + (file[2] or ""), kind] += 1
-    log.unlink()
+    for process in log.parent.glob(f"{log.name}.*"):
+        with process.open(errors="replace") as lines:
+            for line in lines:
+                file, call = _PENSTOCK.search(line), line.partition("(")[0]
+                if file and "O_CREAT" not in line:
+                    kind = "opens" if call in _OPENS else "reads" if call in _READS else "others"
+                    found[file[1] + (file[2] or ""), kind] += 1
+                    if kind == "reads" and (returned := _RETURNED.search(line.rstrip())):
+                        found[file[1] + (file[2] or ""), "bytes"] += int(returned[1])
+        process.unlink()
     return found
 
 
@@ -122,7 +126,9 @@ def main() -> None:
         print(f"\n{name}: {passes}\n\n| files | calls | {' | '.join(trees)} |\n|---|---|{'---|' * len(trees)}")
         for key in sorted({key for each in calls.values() for key in each}):
             print(f"| {key[0]} | {key[1]} | {' | '.join(f'{each[key]:,}' for each in calls.values())} |")
-        print(f"| all | all | {' | '.join(f'{sum(each.values()):,}' for each in calls.values())} |")
+        for kind in ("opens", "reads", "bytes", "others"):
+            sums = (sum(count for (_, of), count in each.items() if of == kind) for each in calls.values())
+            print(f"| all | {kind} | {' | '.join(f'{count:,}' for count in sums)} |")
         cpu: dict[str, list[float]] = {tree: [] for tree in trees}
         for _ in range(given.pairs):
             for tree, source in trees.items():

@@ -35,10 +35,10 @@ def test_memory_and_cores_come_from_the_plan_and_the_cost_from_both(tmp_path, ca
     assert facts["memory_bytes"] >= 900 * 10**6
     assert facts["limit_bytes"] > facts["memory_bytes"]
     assert facts["disk_bytes"] is None
-    assert facts["timeout"] == 3600
+    assert facts["timeout"] == max(3600, int(4 * facts["projection"]["seconds"]))
     assert facts["requirement"] == f"penstock=={penstock.__version__}"
     cost = Cost(facts["cores"], facts["memory_bytes"])
-    assert facts["dollars"] == pytest.approx(cost.dollars(facts["seconds"]))
+    assert facts["dollars"] == pytest.approx(cost.dollars(facts["projection"]["seconds"]))
     assert facts["dollars_per_hour"] == pytest.approx(cost.dollars(3600))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -74,8 +75,25 @@ def test_memory_and_cores_come_from_the_plan_if_they_are_not_given(tmp_path, cap
     assert facts["script"] == "job.sbatch"
     assert facts["cores"] >= 1
     assert facts["memory_bytes"] >= 10**9
-    assert facts["seconds"] > 0
+    assert facts["projection"]["seconds"] > 0
     assert options_of(tmp_path / "job.sbatch")["mem"] == f"{facts['memory_bytes'] >> 20}M"
+
+
+def test_the_time_is_that_of_the_projection_on_such_nodes(tmp_path, capfd):
+    """One model says how long a job takes on other machines, with the same words about what it assumes."""
+    job, script = make_job(tmp_path), tmp_path / "a.sbatch"
+    told = deploy(capfd, "slurm", job, *GIVEN, "--nodes", 6, "-o", script)
+    facts = told["projection"]
+    assert (facts["nodes"], facts["cores"], facts["memory_bytes"]) == (6, 4, told["worker_memory_bytes"])
+    assert main(["plan", str(job), "--nodes", "6", "--cores", "4", "--json"]) == 0
+    planned = json.loads(capfd.readouterr().out)["projection"]
+    assert facts.keys() == planned.keys()
+    assert [each["tasks"] for each in facts["passes"]] == [each["tasks"] for each in planned["passes"]]
+    assert facts["extrapolated"] == planned["extrapolated"] != []
+    assert main(["deploy", "slurm", str(job), *map(str, GIVEN), "--nodes", "6", "-o", str(script)]) == 0
+    said = capfd.readouterr().out
+    assert "nodes as fast as this machine" in said
+    assert "extrapolated" in said
 
 
 STRANGE = """it's "$HOME" `pwd` \\ %j \n * ; & é"""
@@ -97,7 +115,7 @@ def test_a_job_whose_input_is_elsewhere_needs_memory_and_cores(tmp_path, capfd):
     assert error["error"] == "InputError"
     assert "Without a plan, give --memory-per-node and --cores." in error["notes"][-1]
     facts = deploy(capfd, "slurm", job, *GIVEN, "-o", tmp_path / "a.sbatch")
-    assert facts["seconds"] is None
+    assert facts["projection"] is None
     assert "/scratch/of/the/cluster" in facts["unknown"]
 
 

@@ -59,6 +59,11 @@ class Container:
     disk_mib: int | None
     timeout: int
     retries: int
+    projection: dict[str, Any] | None  # of the time it takes, unless it cannot be planned here
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.projection is None else float(self.projection["seconds"])
 
     @property
     def limit_mib(self) -> int:
@@ -139,6 +144,7 @@ def make_container(job: str, config: Config, options: ModalOptions, needs: Needs
     cores = options.cores or int(_CORES.taken(needs.cores))
     memory = options.memory_bytes or int(_MEMORY.taken(needs.memory_bytes))
     disk = options.disk_bytes or (int(_DISK.taken(needs.disk_bytes)) if needs.disk_bytes > FREE_DISK else None)
+    projection = needs.projection(1, cores, memory)
     return Container(
         name=name,
         volume=options.volume or name,
@@ -150,13 +156,14 @@ def make_container(job: str, config: Config, options: ModalOptions, needs: Needs
         cores=cores,
         memory_mib=memory // MIB,
         disk_mib=math.ceil(disk / MIB) if disk else None,
-        timeout=options.timeout or _timeout(needs.seconds(cores)),
+        timeout=options.timeout or _timeout(projection),
         retries=options.retries,
+        projection=projection,
     )
 
 
 def container_facts(container: Container, app: str, config: Config, needs: Needs) -> dict[str, Any]:
-    seconds = needs.seconds(container.cores)
+    seconds = container.seconds
     return {
         "app": app,
         "job": container.job,
@@ -171,7 +178,7 @@ def container_facts(container: Container, app: str, config: Config, needs: Needs
         "disk_bytes": container.disk_mib * MIB if container.disk_mib else None,
         "timeout": container.timeout,
         "retries": container.retries,
-        "seconds": seconds,
+        "projection": container.projection,
         "dollars": None if seconds is None else container.dollars(seconds),
         "dollars_per_hour": container.dollars(HOUR),
         "prices_of": AS_OF,
@@ -190,9 +197,9 @@ def _extras(config: Config) -> tuple[str, ...]:
     return tuple(name for name, is_needed in needed.items() if is_needed)
 
 
-def _timeout(seconds: float | None) -> int:
+def _timeout(projection: dict[str, Any] | None) -> int:
     """A limit far above the estimate: it is there for a job that hangs."""
-    return DAY if seconds is None else int(min(DAY, max(HOUR, SLOWER * seconds)))
+    return DAY if projection is None else int(min(DAY, max(HOUR, SLOWER * projection["seconds"])))
 
 
 def _python() -> str:

@@ -1,11 +1,18 @@
-"""Needs: the plan of a job -> the memory, cores, disk and time that it needs on another machine. Next: slurm.py."""
+"""Needs: the plan of a job -> the memory, cores and disk that it needs on another machine, and the time it takes there.
+Next: slurm.py."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.base.errors import InputError, PenstockError, PlanError
+from penstock.base.machine import process_age
+from penstock.base.memory import Budget
+from penstock.base.sizes import format_size, parse_rate
+from penstock.prepare.plan.nodes import NETWORK, Nodes
 from penstock.prepare.plan.plan import Plan
+from penstock.prepare.plan.projection import projection
 
 _STEP = 100 * 10**6  # memory is rounded up to whole steps
 _MARGIN = 1.1
@@ -19,23 +26,25 @@ class Needs:
     memory_bytes: int = 0
     cores: int = 0
     disk_bytes: int = 0
-    core_seconds: float = 0
+    plan: Plan | None = None
     unknown: str = ""
 
-    def seconds(self, cores: float) -> float | None:
-        """Time of the job on this many cores, if it uses them as well as those of the plan."""
-        return self.core_seconds / cores if self.core_seconds else None
+    def projection(self, nodes: int, cores: int, memory_bytes: int) -> dict[str, Any] | None:
+        """The job on nodes with so many cores, where a run may use so much memory. None if it has no plan."""
+        if self.plan is None:
+            return None
+        budget = Budget(memory_bytes, f"{format_size(memory_bytes)} of memory")
+        return projection(self.plan, Nodes(nodes, cores, budget, parse_rate(NETWORK)), process_age())
 
 
 def needs_of(plan: Plan) -> Needs:
     """The needs of a job as it was planned for this machine."""
-    passes = [(each.projected.seconds, max(1, each.settings.workers * each.settings.threads)) for each in plan.passes]
     spill = sum(each.projected.spill_bytes for each in plan.passes)
     return Needs(
         memory_bytes=max(_LEAST_MEMORY, math.ceil(plan.projected_memory * _MARGIN / _STEP) * _STEP),
-        cores=max(cores for _, cores in passes),
+        cores=max(max(1, each.settings.workers * each.settings.threads) for each in plan.passes),
         disk_bytes=plan.output_bytes + spill,
-        core_seconds=sum(seconds * cores for seconds, cores in passes),
+        plan=plan,
     )
 
 

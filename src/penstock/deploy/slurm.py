@@ -48,6 +48,7 @@ class Array:
     memory_bytes: int
     time: str | None
     partition: str | None
+    projection: dict[str, Any] | None  # of the time it takes, unless it cannot be planned here
     exports: bool  # whether the job has an `export:`, which is made when the dataset is finished
 
     @property
@@ -110,16 +111,19 @@ def make_array(job: str, config: Config, python: str, options: SlurmOptions, nee
             where="intermediate_dir",
             next_step="leave it out: the dataset is the same; or run the job on one node",
         )
+    cores = options.cores or needs.cores
+    memory = (options.memory_bytes or needs.memory_bytes + SHELL_BYTES) // MIB * MIB
     return Array(
         name=f"penstock-{plain_name(job, 50)}",
         job=job,
         output=config.output_path if is_served(config.output_path) else os.path.abspath(config.output_path),
         python=python,
         nodes=options.nodes,
-        cores=options.cores or needs.cores,
-        memory_bytes=options.memory_bytes or needs.memory_bytes + SHELL_BYTES,
+        cores=cores,
+        memory_bytes=memory,
         time=options.time,
         partition=options.partition,
+        projection=needs.projection(options.nodes, cores, memory - SHELL_BYTES),
         exports=config.export is not None,
     )
 
@@ -153,7 +157,7 @@ def array_facts(array: Array, script: str, needs: Needs) -> dict[str, Any]:
         "time": array.time,
         "partition": array.partition,
         "python": array.python,
-        "seconds": needs.seconds(array.nodes * array.cores),
+        "projection": array.projection,
         "unknown": needs.unknown,
         "needs_larger_arrays": array.nodes > DEFAULT_ARRAY,
     }

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from penstock.base.stores import open_store
 from penstock.prepare.passes.exchange.merging import Gathering, gather
 from penstock.prepare.rows import order
-from penstock.prepare.rows.catalogue import chunks_of_part, write_catalogue
 from penstock.prepare.rows.container import ContainerWriter, Stored
 from penstock.prepare.rows.order import Exchange, Sorted, bucket_numbers, sort_rows
 from penstock.prepare.rows.spill import SpillWriter, read_chunks, read_table, with_codes
+from penstock.prepare.rows.spills import chunks_of_part, write_places
 from penstock.shards.columns import FileFacts
 
 _MICROSECONDS = st.integers(-(2**40), 2**40)
@@ -132,7 +132,7 @@ def gathered(
 ) -> list[Sorted]:
     how = Gathering(open_store(str(root)), exchange, sort_bytes, sort_bytes // 2, told)
     _, bounds = read_table(Stored(how.store, spills[0].file), spills[0].digest)
-    written = write_catalogue(how.store, "places", spills, len(bounds) - 1)
+    written = write_places(how.store, "places", spills, len(bounds) - 1)
     return [run for bucket in buckets for run in gather(how, chunks_of_part(how.store, written, spills, bucket))]
 
 

@@ -13,11 +13,12 @@ from penstock.base.errors import IntegrityError
 from penstock.base.faults import Sweep, sweeping
 from penstock.base.stores import open_store
 from penstock.prepare.rows import catalogue
-from penstock.prepare.rows.catalogue import chunks_of_part, rows_by_part, write_catalogue
+from penstock.prepare.rows.catalogue import count_by_part
 from penstock.prepare.rows.container import Stored
 from penstock.prepare.rows.kept import forget_kept
 from penstock.prepare.rows.order import Exchange
 from penstock.prepare.rows.spill import read_chunks
+from penstock.prepare.rows.spills import chunks_of_part, write_places
 from penstock.shards.columns import FileFacts
 from tests.prepare.rows import making
 
@@ -35,8 +36,8 @@ def spills(tmp_path: Path) -> list[FileFacts]:
 def test_each_part_has_the_chunks_that_the_spills_own_indexes_name(tmp_path, monkeypatch, spills, group_bytes):
     monkeypatch.setattr(catalogue, "_GROUP_BYTES", group_bytes)
     store = open_store(str(tmp_path))
-    written = write_catalogue(store, "places", spills, PARTS)
-    counted = rows_by_part(store, "places").tolist()
+    written = write_places(store, "places", spills, PARTS)
+    counted = count_by_part(store, "places").tolist()
     for part in range(PARTS):
         own = [read_chunks(Stored(store, each.file), part, each.digest) for each in spills]
         expected = [(chunks.file.source.name, batch.to_pylist()) for chunks in own for batch in chunks.read()]
@@ -49,19 +50,19 @@ def test_each_part_has_the_chunks_that_the_spills_own_indexes_name(tmp_path, mon
 def test_its_bytes_are_the_same_whoever_writes_it(tmp_path, spills):
     store = open_store(str(tmp_path))
     for name in ("one", "other"):
-        write_catalogue(store, name, spills, PARTS)
+        write_places(store, name, spills, PARTS)
     assert store.read("one") == store.read("other")
 
 
 def test_a_job_without_rows_has_a_catalogue_too(tmp_path):
     store = open_store(str(tmp_path))
-    written = write_catalogue(store, "places", [], 3)
-    assert (chunks_of_part(store, written, [], 2), rows_by_part(store, "places").tolist()) == ([], [0, 0, 0])
+    written = write_places(store, "places", [], 3)
+    assert (chunks_of_part(store, written, [], 2), count_by_part(store, "places").tolist()) == ([], [0, 0, 0])
 
 
 def test_a_flipped_byte_in_it_is_named_or_decides_nothing(tmp_path, spills):
     store = open_store(str(tmp_path))
-    written = write_catalogue(store, "places", spills, PARTS)
+    written = write_places(store, "places", spills, PARTS)
     expected = [_rows(store, written, spills, part) for part in range(PARTS)]
     path, named = tmp_path / "places", 0
     whole = path.read_bytes()
@@ -82,7 +83,7 @@ def _rows(store, written, spills, part):
 
 def test_a_spill_is_opened_once_by_all_tasks_of_a_process_and_its_index_is_not_read(tmp_path, spills):
     store = open_store(str(tmp_path))
-    written = write_catalogue(store, "places", spills, PARTS)
+    written = write_places(store, "places", spills, PARTS)
     with sweeping(Sweep()) as seen:
         rows = [_rows(store, written, spills, part) for part in range(PARTS)]
     opened = Counter(path for kind, path in seen.operations if kind == "open")
@@ -97,7 +98,7 @@ def test_a_spill_is_opened_once_by_all_tasks_of_a_process_and_its_index_is_not_r
 def test_further_files_than_may_be_open_are_opened_for_each_use(tmp_path, monkeypatch, spills, most):
     monkeypatch.setattr("penstock.prepare.rows.kept._MOST_FILES", most)
     store = open_store(str(tmp_path))
-    written = write_catalogue(store, "places", spills, PARTS)
+    written = write_places(store, "places", spills, PARTS)
     with sweeping(Sweep()) as seen:
         few = [_rows(store, written, spills, part) for part in range(PARTS)]
     opened = Counter(path for kind, path in seen.operations if kind == "open")

@@ -67,8 +67,8 @@ def test_rows_come_back_by_part_and_in_the_order_they_were_written(
         assert found == [row for of, row in rows if of == part]
     file = Stored(open_store(path.parent), path.name)
     entries, bounds = read_table(file, "")
-    counted = [int(entries["rows"][first:last].sum()) for first, last in itertools.pairwise(bounds.tolist())]
-    found = [int(read_chunks(file, part).entries["rows"].sum()) for part in range(parts)]
+    counted = [int(entries["count"][first:last].sum()) for first, last in itertools.pairwise(bounds.tolist())]
+    found = [int(read_chunks(file, part).entries["count"].sum()) for part in range(parts)]
     assert counted == found == [sum(1 for of, _ in rows if of == part) for part in range(parts)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
@@ -29,12 +30,14 @@ from penstock.prepare.passes.match import matching
 from penstock.prepare.passes.match.hash import KeysInto
 from penstock.prepare.passes.match.matching import MatchWork, match
 from penstock.prepare.passes.ranged import KeyRange
+from penstock.prepare.passes.run_ranges import RunRanges, equal_edges
 from penstock.prepare.rows.kept import forget_kept
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.stages.dedup import runs
 from penstock.prepare.stages.dedup.losers import bits_of, read_losers, set_bits
 from penstock.prepare.stages.dedup.remembered import Remembered, look_up
 from penstock.prepare.stages.dedup.runs import (
+    END_OF_KEYS,
     ENTRY,
     KEY,
     RunsWriter,
@@ -73,7 +76,8 @@ def unseen(rows: int, place: str = "", whole: bool = True) -> None:
 
 
 def matched(folder: Store, keys: tuple[FileFacts, ...], ranges: int, known: Remembered | None) -> list[FileFacts]:
-    work = MatchWork(folder.root, 1, keys, known, ranges)
+    work = MatchWork(folder.root, 1, RunRanges("places", keys, equal_edges(ranges)), known)
+    work = work.ready() if ranges > 1 else work
     rows = [work.execute(Task(f"{n}", KeyRange(n), ""), SETTINGS, unseen) for n in range(ranges)]
     return [row.spill for row in rows if row.spill]
 
@@ -175,16 +179,16 @@ COLLIDING = st.tuples(st.sampled_from([0, 1, 5, 2**63, 2**64 - 1]), st.sampled_f
     slices=st.lists(st.lists(COLLIDING, max_size=15), min_size=1, max_size=3),
     known=st.lists(COLLIDING, max_size=15, unique=True),
     buckets=st.integers(1, 4),
-    at_once=st.integers(1, 9),
+    pieces=st.integers(1, 9),
 )
-def test_matching_is_by_all_128_bits_at_both_ends_of_the_range(tmp_path_factory, slices, known, buckets, at_once):
+def test_matching_is_by_all_128_bits_at_both_ends_of_the_range(tmp_path_factory, slices, known, buckets, pieces):
     root = tmp_path_factory.mktemp("match")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matching, "_KEYS_AT_ONCE", at_once)
         patch.setattr(runs, "_BLOCK_KEYS", 2)
         files = [_file(root / f"{n}", _entries(each), ENTRY) for n, each in enumerate(slices)]
         remembered = [_file(root / "known", [np.array(sorted(known), KEY)], KEY)] if known else []
-        found = [each for bucket in range(buckets) for each in match(files, remembered, bucket, buckets)]
+        edges = (*equal_edges(buckets), END_OF_KEYS)
+        found = [each for ends in itertools.pairwise(edges) for each in match(files, remembered, *ends, pieces)]
     had: set[Any] = set()
     expected = set()
     for number, keys in enumerate(slices):
@@ -253,7 +257,7 @@ def test_remembered_keys_are_read_a_little_at_a_time_however_many_there_are(tmp_
     few["high"] = known["high"][::20_000]
     read = [len(each) for each in remembered.near(few["high"])]
     assert sum(read) <= 10 * runs._BLOCK_KEYS
-    found = list(match([_file(tmp_path / "few", [few], ENTRY)], [remembered], 0, 1))
+    found = list(match([_file(tmp_path / "few", [few], ENTRY)], [remembered], 0, END_OF_KEYS, 1))
     assert sum(len(each.slices) for each in found) == 10
     assert max(len(each) for each in remembered.near(known["high"])) < len(known) / 2
 

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means, Projection, Settings, memory_with
-from penstock.prepare.passes import Facts, Holds, LedgerRows, Need, Pass, Task, Workload, in_ranges
+from penstock.prepare.passes import Facts, Holds, LedgerRows, Left, Need, Pass, Task, Workload, in_ranges
 from penstock.prepare.passes.job import Job
+from penstock.prepare.passes.ranged_work import RangedWork
 from penstock.shards.columns import FileFacts
 
 MOST_RANGES = 1024
@@ -67,6 +69,14 @@ class Ranged(Pass):
         memory = memory_with(settings.workers, self.held_bytes, means)
         seconds = self.workload(means).seconds_with(settings, means.cores)
         return Projection(memory, self.bytes_per_row * rows, 0, seconds, rows)
+
+    @abstractmethod
+    def work(self, left: Left, root: str) -> RangedWork: ...
+
+    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> RangedWork:  # noqa: ARG002
+        work = self.work(left, store.root)
+        done = sum(row.identity == work.identity for row in kept)
+        return work if self.task_count in (1, done) else work.ready()
 
     def told(self, reads: str, origin: str, note: str = "") -> Facts:
         """Facts for people. `origin` says which passes it reads."""

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from penstock.base.fingerprint import fingerprint
 from penstock.base.stores import open_store
@@ -23,6 +23,10 @@ class RangedWork(Work):
     @abstractmethod
     def read(self) -> Sequence[FileFacts]:
         """Files of earlier passes."""
+
+    @abstractmethod
+    def ready(self) -> Self:
+        """The same, when its tasks can find their ranges: called if there are several."""
 
     @cached_property
     def identity(self) -> str:

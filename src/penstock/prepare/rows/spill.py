@@ -1,4 +1,4 @@
-"""Spill: rows on disk in parts, as Arrow chunks in a container. Next: catalogue.py.
+"""Spill: rows on disk in parts, as Arrow chunks in a container. Next: spills.py.
 
 Parts are the buckets of a scatter task, or the ranges of a bucket that is cut finer. The table of chunks is in groups
 by part: whoever wants one part reads two small ranges and that part's chunks. A chunk is an Arrow IPC stream of one
@@ -20,7 +20,7 @@ from penstock.prepare.rows.container import BLOCK, Array
 from penstock.prepare.rows.hashing import is_text
 from penstock.shards.columns import FileFacts
 
-ENTRY = np.dtype([*BLOCK.descr, ("rows", "<i8"), ("decoded", "<i8")])
+ENTRY = np.dtype([*BLOCK.descr, ("count", "<i8"), ("decoded", "<i8")])
 _CHUNKS = "chunks"
 _CHUNK_BYTES = 1 << 20  # of rows at most: who reads chunks holds one at a time
 _PLACES = 1 << 18  # of values in chunks that get their dictionaries together: as many as a core's cache holds
@@ -118,7 +118,7 @@ class SpillWriter:
     def finish(self) -> FileFacts:
         self._flush()
         entries = np.concatenate([np.zeros(0, ENTRY), *self._entries])
-        entries["rows"] = np.concatenate([np.zeros(0, "i8"), *self._entry_rows])
+        entries["count"] = np.concatenate([np.zeros(0, "i8"), *self._entry_rows])
         parts = np.concatenate([np.zeros(0, "i8"), *self._entry_parts])
         bounds = np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=self._parts))])
         self._file.put_groups(_CHUNKS, entries[np.argsort(parts, kind="stable")], bounds)

@@ -1,12 +1,14 @@
 """Deployed: facts about a written script or app -> lines that say what it asks for, and how to start it."""
 
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from penstock.base.sizes import counted, format_seconds, format_size
+from penstock.show.running.plans.nodes_tables import caveats
 from penstock.show.tables import make_list
 
 Part = Table | Text
@@ -27,7 +29,7 @@ def slurm_lines(facts: dict[str, Any]) -> list[Part]:
     }
     return [
         Text(f"wrote {facts['script']}", style="green"),
-        make_list({**asked, **_estimate(facts, "if all elements run at once and share the work evenly")}.items()),
+        make_list([*asked.items(), *_estimate(facts, "if all elements run at once")]),
         *_larger_arrays(facts),
         Text("Next, in a folder that all nodes see:"),
         Text(f"  sbatch {shlex.quote(facts['script'])}", no_wrap=True),
@@ -52,20 +54,24 @@ def modal_lines(facts: dict[str, Any]) -> list[Part]:
     price = f"about ${facts['dollars_per_hour']:.2f} per hour"
     if facts["dollars"] is not None:
         price = f"about ${max(0.01, facts['dollars']):.2f}; {price}"
-    cost = {"cost": f"{price}, at the prices of {facts['prices_of']}"}
+    cost = [("cost", f"{price}, at the prices of {facts['prices_of']}")]
     return [
         Text(f"wrote {facts['app']}", style="green"),
-        make_list({**asked, **_estimate(facts, "without the upload and the start of the container"), **cost}.items()),
+        make_list([*asked.items(), *_estimate(facts, "without the upload and the start of the container"), *cost]),
         Text("Next:"),
         Text(f"  modal run {shlex.quote(facts['app'])} --upload", no_wrap=True),
         Text(f"  modal volume get {shlex.quote(facts['volume'])} {shlex.quote(facts['output'])} .", no_wrap=True),
     ]
 
 
-def _estimate(facts: dict[str, Any], condition: str) -> dict[str, str]:
-    if facts["seconds"] is None:
-        return {"estimate": f"none, since the job cannot be planned here: {facts['unknown']}"}
-    return {"estimate": f"about {format_seconds(max(1.0, facts['seconds']))}, {condition}"}
+def _estimate(facts: dict[str, Any], condition: str) -> Iterator[tuple[str, str]]:
+    """The time, as `penstock plan --nodes` projects it."""
+    projection = facts["projection"]
+    if projection is None:
+        yield "estimate", f"none, since the job cannot be planned here: {facts['unknown']}"
+        return
+    yield "estimate", f"about {format_seconds(max(1.0, projection['seconds']))}, {condition}"
+    yield from caveats(projection, "`penstock plan --network` projects another rate")
 
 
 def _larger_arrays(facts: dict[str, Any]) -> list[Part]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.base.stores import open_store
 from penstock.prepare.passes.near import ranges
 from penstock.prepare.passes.near.pairing import PAIR
-from penstock.prepare.passes.near.ranges import END, WORD, OrderedWriter, pieces_of
+from penstock.prepare.passes.near.ranges import END, WORD, ordered_writer, pieces_of
 from penstock.prepare.passes.near.sign import BAND
 from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, open_runs
 
@@ -28,7 +28,7 @@ def ordered(folder: Path, runs: list[list[list[tuple[int, int]]]], block: int) -
     for number, each in enumerate(runs):
         with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
             patch.setattr(ranges, "BLOCK", block)
-            writer = OrderedWriter(open_store(str(folder)), f"{number}", stack, PAIR)
+            writer = ordered_writer(open_store(str(folder)), f"{number}", stack, PAIR)
             for run in each:
                 writer.write(np.array(sorted(run), PAIR))
             facts = writer.finish({})
@@ -110,12 +110,12 @@ def test_few_blocks_are_read_twice(tmp_path, monkeypatch):
     assert len(read) < 1.5 * sum(len(file.blocks) for file in files)
 
 
-def test_of_files_that_come_one_by_one_only_the_blocks_of_the_range_are_held(tmp_path):
+def test_pieces_of_a_range_hold_only_its_blocks(tmp_path):
     chance = np.random.default_rng(4)
     keys = [chance.integers(0, 2**64, 20_000, "u8") for _ in range(3)]
     files = banded(tmp_path, keys, block=64)
     low, high = 2**63, 2**63 + 2**59  # a part in 32
-    (piece,) = pieces_of(iter(files), 10**6, low * WORD, high * WORD)
+    (piece,) = pieces_of(files, 10**6, low * WORD, high * WORD)
     expected = sorted(key for each in keys for key in each.tolist() if low <= key < high)
     assert sorted(piece.read()[0]["high"].tolist()) == expected
     assert sum(len(file.blocks) for file in piece.files) <= len(expected) / 64 + 2 * len(files)

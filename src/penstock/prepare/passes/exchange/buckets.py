@@ -9,9 +9,9 @@ import numpy as np
 from penstock.base.stores import open_store
 from penstock.prepare.passes.exchange.merging import Gathering, gather
 from penstock.prepare.passes.folds.source import Attempt, Source
-from penstock.prepare.rows.catalogue import chunks_of_part, write_catalogue
 from penstock.prepare.rows.order import Bucket, Sorted
 from penstock.prepare.rows.rows import Rows
+from penstock.prepare.rows.spills import chunks_of_part, write_places
 from penstock.prepare.stages.interfaces import Exchanges
 from penstock.prepare.stages.stage import Stage
 from penstock.shards.columns import FileFacts
@@ -30,7 +30,7 @@ class FromBuckets(Source):
 
     def ready(self, root: str) -> Self:
         """Write the catalogue: so the index of each spill is read once, and not by every task."""
-        return replace(self, written=write_catalogue(open_store(root), self.catalogue, self.spills, self.buckets))
+        return replace(self, written=write_places(open_store(root), self.catalogue, self.spills, self.buckets))
 
     @property
     def reducers(self) -> dict[int, Stage]:

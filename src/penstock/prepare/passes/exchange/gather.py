@@ -11,7 +11,7 @@ from penstock.prepare.passes.exchange.buckets import FromBuckets
 from penstock.prepare.passes.exchange.scatter import SPILL, side_of
 from penstock.prepare.passes.folds.fold import Reader, Written
 from penstock.prepare.passes.job import Inputs, Job
-from penstock.prepare.rows.catalogue import rows_by_part
+from penstock.prepare.rows.catalogue import count_by_part
 from penstock.prepare.rows.order import Bucket, Exchange
 from penstock.prepare.stages.interfaces import Exchanges
 
@@ -75,7 +75,7 @@ class Buckets(Reader):
 
     def order(self, tasks: list[Task], store: Store) -> list[Task]:
         """Buckets, largest first: a large one at the end would leave the other workers idle."""
-        rows = rows_by_part(store, self._catalogue)
+        rows = count_by_part(store, self._catalogue)
         return sorted(tasks, key=lambda task: -int(rows[task.input.number]))
 
     def count(self, account: Account, rows: LedgerRows) -> Account:

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.means import Means
 from penstock.prepare.passes import Facts, Finished, Learned, LedgerRows, Left
 from penstock.prepare.passes.match.matching import MatchWork
 from penstock.prepare.passes.ranged import MOST_RANGES, Ranged, spills_of
+from penstock.prepare.passes.run_ranges import RunRanges, equal_edges
 from penstock.prepare.rows.container import FORMAT
 from penstock.prepare.stages.dedup.dedup import Remembering
 from penstock.prepare.stages.dedup.losers import Found
 from penstock.prepare.stages.dedup.remembered import Remembered
-from penstock.prepare.stages.dedup.runs import entries_of, kept_bytes
+from penstock.prepare.stages.dedup.runs import KEYS, entries_of, kept_bytes
 
 _KEYS_PER_RANGE = 1 << 19
 
@@ -24,9 +24,10 @@ class Match(Ranged):
 
     @property
     def held_bytes(self) -> int:
-        """2**18 keys of 20 bytes, their places, what sorting takes, and what a process keeps of all files of keys."""
+        """2**18 keys of 20 bytes and what sorting takes, the blocks of a range and of all that earlier jobs have left,
+        and what a process keeps of each file."""
         known = self.remembered.runs if self.remembered else ()
-        keys = self.job.rows + sum(each.facts["keys"] for each in known)
+        keys = self.job.rows // self.task_count + sum(each.facts["keys"] for each in known)
         return (64 << 20) + kept_bytes(len(self.job.survey.slices) + len(known), keys)
 
     @property
@@ -54,9 +55,10 @@ class Match(Ranged):
         note = f"{stage} compares all documents: {hashed}, and later passes leave them out."
         return self.told("keys", f"the keys of pass {self.keyed}", note)
 
-    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> MatchWork:  # noqa: ARG002
-        keys = spills_of(left.rows[self.keyed])
-        return MatchWork(store.root, self.number, keys, self.remembered, self.task_count)
+    def work(self, left: Left, root: str) -> MatchWork:
+        edges = equal_edges(self.task_count)
+        keys = RunRanges(f"{KEYS}/{self.number}.places", spills_of(left.rows[self.keyed]), edges)
+        return MatchWork(root, self.number, keys, self.remembered)
 
     def learn(self, left: Left, rows: LedgerRows) -> Mapping[int, Learned]:
         found = Found(keys=spills_of(left.rows[self.keyed]), losers=spills_of(rows))

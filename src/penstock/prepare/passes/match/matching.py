@@ -5,7 +5,8 @@ Of equal keys the first by position wins, unless an earlier job has had it alrea
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -14,18 +15,17 @@ from penstock.prepare.budget.means import Settings
 from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Lost, Report, Task
 from penstock.prepare.passes.ranged_work import RangedWork
+from penstock.prepare.passes.run_ranges import RunRanges
 from penstock.prepare.stages.dedup.losers import DUPLICATE, LOSER, LOSERS, SEEN
 from penstock.prepare.stages.dedup.parts import PartsWriter
 from penstock.prepare.stages.dedup.remembered import Remembered
 from penstock.prepare.stages.dedup.runs import (
-    END_OF_KEYS,
     ENTRY,
     KEY,
     KEYS,
     Array,
     RunsFile,
     RunsWriter,
-    keep_runs,
     repeats,
     sort_order,
 )
@@ -36,19 +36,22 @@ _KEYS_AT_ONCE = 1 << 18  # some 40 MB while they are sorted
 
 @dataclass(frozen=True)
 class MatchWork(RangedWork):
-    keys: tuple[FileFacts, ...]  # of each slice, in their order
+    keys: RunRanges  # of each slice, in their order
     remembered: Remembered | None
-    ranges: int
 
     @property
     def read(self) -> tuple[FileFacts, ...]:
-        return self.keys
+        return self.keys.files
+
+    def ready(self) -> Self:
+        return replace(self, keys=self.keys.ready(self.store))
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         """Write which rows of each slice lose, and, where they are to be remembered, the keys that are new."""
-        store = self.store
-        files = [keep_runs(store, each) for each in self.keys]
-        found = match(files, self.remembered.open() if self.remembered else [], task.input.number, self.ranges)
+        store, number = self.store, task.input.number
+        files = self.keys.of_range(store, number)
+        pieces = 1 + self.keys.keys(store, files) // len(self.keys.edges) // _KEYS_AT_ONCE
+        found = match(files, self.remembered.open() if self.remembered else [], *self.keys.ends(number), pieces)
         name = f"{KEYS}/{self.number}-{task.input.number:05d}.losers"
         rows = 0
         with ExitStack() as stack:
@@ -74,11 +77,11 @@ class Matched:
     new: Array
 
 
-def match(files: Sequence[RunsFile], remembered: Sequence[RunsFile], bucket: int, buckets: int) -> Iterator[Matched]:
-    """`files` are those of the slices, in their order. The bucket's range is taken in pieces of bounded size."""
-    first, last = END_OF_KEYS * bucket // buckets, END_OF_KEYS * (bucket + 1) // buckets
-    keys = sum(file.keys for file in files) // buckets
-    pieces = 1 + keys // _KEYS_AT_ONCE
+def match(
+    files: Sequence[RunsFile], remembered: Sequence[RunsFile], first: int, last: int, pieces: int
+) -> Iterator[Matched]:
+    """The keys whose first word is at least `first` and below `last`, in pieces. `files` are those of the slices, in
+    their order."""
     for piece in range(pieces):
         low = first + (last - first) * piece // pieces
         yield _match_range(files, remembered, low, first + (last - first) * (piece + 1) // pieces)

@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.base.stores.store import Store
-from penstock.prepare.budget.means import Means
 from penstock.prepare.passes import Facts, Finished, Learned, LedgerRows, Left
 from penstock.prepare.passes.near.choosing import ChooseWork
 from penstock.prepare.passes.near.evidence import Removals, write_evidence
 from penstock.prepare.passes.near.near_pass import NearPass
 from penstock.prepare.passes.near.pairing import NOT_COMPARED
+from penstock.prepare.passes.near.ranges import FOLDER
 from penstock.prepare.passes.near.sign import SOURCES
 from penstock.prepare.passes.near.verify import Verifying
 from penstock.prepare.passes.near.verifying import ALIKE, COMPARED
 from penstock.prepare.passes.ranged import spills_of
+from penstock.prepare.passes.run_ranges import RunRanges
 from penstock.prepare.stages.dedup.near.removed import REASON, REMOVED, Removed
 
 
@@ -35,9 +36,10 @@ class Choosing(NearPass):
     def facts(self) -> Facts:
         return self.told("similar pairs", f"the similar pairs of pass {self.number - 1}")
 
-    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> ChooseWork:  # noqa: ARG002
+    def work(self, left: Left, root: str) -> ChooseWork:
         similar, signed = (spills_of(left.rows[number]) for number in (self.number - 1, self.keyed))
-        return ChooseWork(store.root, self.number, similar, signed)
+        found = RunRanges(f"{FOLDER}/{self.number}.places", similar)
+        return ChooseWork(root, self.number, found, signed, _documents(left.rows[self.keyed]))
 
     def learn(self, left: Left, rows: LedgerRows) -> Mapping[int, Learned]:
         removals = self._removals(Left({**left.rows, self.number: rows}))
@@ -64,8 +66,13 @@ class Choosing(NearPass):
         return Removals(documents, removed, compared, similar, total(NOT_COMPARED, self.keyed + 1))
 
     def finish(self, left: Left, store: Store) -> Finished:
-        documents = [sum(row.states[SOURCES].values()) for row in left.rows[self.keyed]]
+        documents = _documents(left.rows[self.keyed])
         files = spills_of(left.rows[self.number])
         evidence = write_evidence(store, files, documents, self.job.survey)
         summary = self._removals(left).write(store, self.near)
         return Finished(files=evidence, summaries=(summary,))
+
+
+def _documents(signed: LedgerRows) -> tuple[int, ...]:
+    """Number of documents in each slice."""
+    return tuple(sum(row.states[SOURCES].values()) for row in signed)

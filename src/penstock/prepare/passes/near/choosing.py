@@ -4,8 +4,10 @@ half of choose.py.
 A document is removed if a similar document stays. There are no chains: the survivor is always in the dataset.
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -16,10 +18,10 @@ from penstock.prepare.passes import Lost, Report, Task
 from penstock.prepare.passes.near.ranges import FOLDER, NUMBER_BITS, NUMBER_MASK, pieces_of
 from penstock.prepare.passes.near.verifying import in_order
 from penstock.prepare.passes.ranged_work import RangedWork
-from penstock.prepare.stages.dedup.near.paired import DOCUMENTS
+from penstock.prepare.passes.run_ranges import RunRanges
 from penstock.prepare.stages.dedup.near.removed import REMOVAL, REMOVED
 from penstock.prepare.stages.dedup.parts import PartsWriter
-from penstock.prepare.stages.dedup.runs import KEY, Array, RunsWriter, open_index, open_runs
+from penstock.prepare.stages.dedup.runs import KEY, Array, RunsWriter
 from penstock.shards.columns import FileFacts
 
 _PAIRS_AT_ONCE = 1 << 17
@@ -27,17 +29,21 @@ _PAIRS_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True)
 class ChooseWork(RangedWork):
-    similar: tuple[FileFacts, ...]
+    similar: RunRanges
     signed: tuple[FileFacts, ...]  # of each slice, in their order
+    documents: tuple[int, ...]  # of each slice
 
     @property
     def read(self) -> tuple[FileFacts, ...]:
-        return (*self.similar, *self.signed)
+        return (*self.similar.files, *self.signed)
+
+    def ready(self) -> Self:
+        return replace(self, similar=self.similar.ready(self.store))
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         store = self.store
-        files = (open_runs(store, each) for each in self.similar)
-        bits = RemovedBits.of([open_index(store, each).facts[DOCUMENTS] for each in self.signed])
+        files = self.similar.of_range(store, task.input.number)
+        bits = RemovedBits.of(self.documents)
         seen = 0
         sources: dict[str, int] = {}
         with ExitStack() as stack:
@@ -65,7 +71,7 @@ class RemovedBits:
     starts: Array
 
     @classmethod
-    def of(cls, documents: list[int]) -> "RemovedBits":
+    def of(cls, documents: Sequence[int]) -> "RemovedBits":
         starts = np.append(0, np.cumsum(documents)).astype("i8")
         return cls(bytearray(int(starts[-1]) // 8 + 1), starts)
 

@@ -9,7 +9,8 @@ from penstock.prepare.rows.container import FORMAT
 from penstock.prepare.stages.dedup.near.near_dedup import VERSION, NearDedup
 
 BYTES_PER_BLOCK = 128  # of a block's line in the index of its file, and in the table of a range
-_BYTES_PER_FILE = 8 << 10  # of the rest of an index (2.4 kB), and of blocks at both ends of a range, for each slice
+_BANDS_PER_RANGE = 480_000  # pairing halves such a range once, with room for unequal halves
+_BYTES_PER_FILE = 4 << 10  # of an open file and of blocks at both ends of a range, for each slice: measured 1.7 kB
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class NearPass(Ranged):
     @property
     def task_count(self) -> int:
         """Ranges decide nothing but speed: what is too much for one is taken in pieces."""
-        return max(1, min(MOST_RANGES, self.job.rows * self.near.banding.bands >> 19))
+        return max(1, min(MOST_RANGES, -(-self.job.rows * self.near.banding.bands // _BANDS_PER_RANGE)))
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -44,6 +45,6 @@ class NearPass(Ranged):
 
     @property
     def held_bytes(self) -> int:
-        """Pieces, the facts of every file that it reads, and the blocks of its range."""
+        """Pieces, every file that it reads, open, and the blocks of its range."""
         blocks = int(self.job.rows * self.blocks_per_row) // self.task_count
         return self.piece_bytes + blocks * BYTES_PER_BLOCK + len(self.job.survey.slices) * _BYTES_PER_FILE

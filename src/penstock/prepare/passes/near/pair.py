@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from penstock.base.stores.store import Store
 from penstock.prepare.budget.means import Means
 from penstock.prepare.passes import Facts, Learned, LedgerRows, Left, Workload
 from penstock.prepare.passes.near.near_pass import NearPass
 from penstock.prepare.passes.near.pairing import PairWork
+from penstock.prepare.passes.near.ranges import FOLDER
 from penstock.prepare.passes.near.sign import BLOCK
 from penstock.prepare.passes.ranged import spills_of
+from penstock.prepare.passes.run_ranges import RunRanges, equal_edges
 from penstock.prepare.stages.dedup.near.paired import Pairs
 
 
@@ -34,8 +35,10 @@ class Pairing(NearPass):
         note += f" WARNING: {weakness}." if weakness else ""
         return self.told("bands", f"the bands of pass {signed}", note)
 
-    def prepare(self, left: Left, store: Store, kept: LedgerRows, means: Means) -> PairWork:  # noqa: ARG002
-        return PairWork(store.root, self.number, spills_of(left.rows[self.keyed]), self.task_count)
+    def work(self, left: Left, root: str) -> PairWork:
+        edges = equal_edges(self.task_count)
+        signed = RunRanges(f"{FOLDER}/{self.number}.places", spills_of(left.rows[self.keyed]), edges)
+        return PairWork(root, self.number, signed)
 
     def learn(self, left: Left, rows: LedgerRows) -> Mapping[int, Learned]:
         found = Pairs(spills_of(rows), spills_of(left.rows[self.keyed]))

@@ -6,7 +6,8 @@ band grow with its documents, not with their square. Pairs that are left out are
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -19,16 +20,16 @@ from penstock.prepare.passes.near.ranges import (
     NUMBER_BITS,
     NUMBER_MASK,
     WORD,
-    OrderedWriter,
     Piece,
     distinct_entries,
+    ordered_writer,
     pieces_of,
 )
 from penstock.prepare.passes.ranged_work import RangedWork
+from penstock.prepare.passes.run_ranges import RunRanges
 from penstock.prepare.rows.container import Array
 from penstock.prepare.stages.dedup.near.paired import PAIRED, PAIRED_NUMBER
 from penstock.prepare.stages.dedup.parts import PartsWriter
-from penstock.prepare.stages.dedup.runs import open_runs
 from penstock.shards.columns import FileFacts
 
 PAIR = np.dtype(
@@ -42,21 +43,23 @@ _KNOWN = np.dtype([("key", "<u8"), ("rank", "<u8"), ("document", "<u8")])
 
 @dataclass(frozen=True)
 class PairWork(RangedWork):
-    signed: tuple[FileFacts, ...]  # of each slice, in their order
-    ranges: int
+    signed: RunRanges  # of each slice, in their order
 
     @property
     def read(self) -> tuple[FileFacts, ...]:
-        return self.signed
+        return self.signed.files
+
+    def ready(self) -> Self:
+        return replace(self, signed=self.signed.ready(self.store))
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         store, number = self.store, task.input.number
-        files = (open_runs(store, each) for each in self.signed)
-        low, high = (WORD * WORD * each // self.ranges // WORD * WORD for each in (number, number + 1))
+        files = self.signed.of_range(store, number)
+        low, high = (WORD * each for each in self.signed.ends(number))
         counted = Counted()
         with ExitStack() as stack:
-            writer = OrderedWriter(store, f"{FOLDER}/{self.number}-{number:05d}.pairs", stack, PAIR)
-            parts = PartsWriter(writer.file, PAIRED, PAIRED_NUMBER, len(self.signed))
+            writer = ordered_writer(store, f"{FOLDER}/{self.number}-{number:05d}.pairs", stack, PAIR)
+            parts = PartsWriter(writer.file, PAIRED, PAIRED_NUMBER, len(files))
             for pairs in pairs_in(pieces_of(files, _AT_ONCE, low, high), counted):
                 writer.write(pairs)
                 documents = np.unique(np.concatenate([pairs["high"], pairs["low"]]))

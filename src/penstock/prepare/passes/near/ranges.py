@@ -3,7 +3,7 @@
 Entries are sorted by two words, `high` and `low`. A range is two numbers of 128 bits: the words one after the other.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +13,6 @@ import numpy as np
 from penstock.base.stores.store import STATE, Store
 from penstock.prepare.rows.container import Array
 from penstock.prepare.stages.dedup.runs import RunsFile, RunsWriter, repeats
-from penstock.shards.columns import FileFacts
 
 FOLDER = f"{STATE}/near"
 NUMBER_BITS = np.uint64(32)  # of a document: below, its number in its slice; above, the slice
@@ -21,29 +20,12 @@ NUMBER_MASK = np.uint64((1 << 32) - 1)
 BLOCK = 512  # entries
 WORD = 1 << 64
 END = WORD * WORD
-_LOWS = "lows"  # the second words of the first and the last entry of each block
 _TABLE = np.dtype([("file", "<i8"), ("block", "<i8"), ("count", "<i8")] + [(name, "<u8") for name in "abcd"])
 
 
-class OrderedWriter:
-    """A RunsWriter for entries with two words."""
-
-    def __init__(self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any]) -> None:
-        self._runs = RunsWriter(store, name, stack, dtype, lasting=False, block=BLOCK)
-        self.file = self._runs.file
-        self._lows: list[Array] = [np.zeros((0, 2), "<u8")]
-
-    def write(self, entries: Array) -> None:
-        """One run: entries ascend."""
-        if len(entries):
-            starts = np.arange(0, len(entries), BLOCK)
-            last = np.minimum(starts + BLOCK, len(entries)) - 1
-            self._lows.append(np.stack([entries["low"][starts], entries["low"][last]], axis=1))
-            self._runs.write(entries)
-
-    def finish(self, facts: dict[str, Any]) -> FileFacts:
-        self.file.put(_LOWS, np.concatenate(self._lows).reshape(-1))
-        return self._runs.finish(facts)
+def ordered_writer(store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any]) -> RunsWriter:
+    """A writer of runs whose entries have two words."""
+    return RunsWriter(store, name, stack, dtype, lasting=False, block=BLOCK, ordered=True)
 
 
 @dataclass(frozen=True)
@@ -119,14 +101,13 @@ class Piece:
         return replace(self, low=max(self.low, low // step * step), high=min(self.high, -(-high // step) * step))
 
 
-def pieces_of(files: Iterable[RunsFile], most: int, low: int = 0, high: int = END) -> Iterator[Piece]:
+def pieces_of(files: Sequence[RunsFile], most: int, low: int = 0, high: int = END) -> Iterator[Piece]:
     """The range in pieces of about `most` entries, in order. A piece that cannot be divided may be larger.
 
-    Where there are many runs, most blocks reach over the ends of a piece: entries count, not blocks. Of files that come
-    one by one, only the blocks of the range are held.
+    Where there are many runs, most blocks reach over the ends of a piece: entries count, not blocks.
     """
     parts, blocks = _within(files, low, high)
-    step = 1 if parts and _LOWS in parts[0].file.facts["arrays"] else WORD
+    step = 1 if parts and parts[0].is_ordered else WORD
     waiting = [Piece(parts, blocks, low, high).narrowed(step)]
     while waiting:
         piece = waiting.pop()
@@ -148,17 +129,17 @@ def distinct_entries(entries: Array) -> Array:
     return entries[~repeats(entries)]
 
 
-def _within(files: Iterable[RunsFile], low: int, high: int) -> tuple[list[RunsFile], Array]:
+def _within(files: Sequence[RunsFile], low: int, high: int) -> tuple[list[RunsFile], Array]:
     """The files, each with the blocks that reach into a range, and the words of their first and last entries."""
     parts, tables = [], [np.zeros(0, _TABLE)]
     for number, file in enumerate(files):
         table = np.zeros(len(file.blocks), _TABLE)
         table["file"], table["count"] = number, file.blocks["count"]
         table["a"], table["c"], table["d"] = file.blocks["first"], file.blocks["last"], WORD - 1
-        if _LOWS in file.file.facts["arrays"]:
-            table["b"], table["d"] = file.file.array(_LOWS).reshape(-1, 2).T
+        if file.is_ordered:
+            table["b"], table["d"] = file.blocks["first_low"], file.blocks["last_low"]
         reaching = _reaching(table, low, high)
-        parts.append(replace(file, blocks=file.blocks[reaching]))
+        parts.append(file if reaching.all() else replace(file, blocks=file.blocks[reaching]))
         tables.append(table[reaching])
         tables[-1]["block"] = np.arange(len(tables[-1]))
     return parts, np.concatenate(tables)

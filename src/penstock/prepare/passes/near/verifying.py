@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -12,16 +13,17 @@ from penstock.prepare.ledger import LedgerRow
 from penstock.prepare.passes import Lost, Report, Task
 from penstock.prepare.passes.near.ranges import (
     FOLDER,
-    NUMBER_BITS,
     WORD,
-    OrderedWriter,
     distinct_entries,
+    ordered_writer,
     pieces_of,
 )
 from penstock.prepare.passes.near.sets import Known, Sets
 from penstock.prepare.passes.ranged_work import RangedWork
+from penstock.prepare.passes.run_ranges import RunRanges
 from penstock.prepare.rows.container import Array
-from penstock.prepare.stages.dedup.runs import keep_runs, open_runs
+from penstock.prepare.rows.kept import keep
+from penstock.prepare.stages.dedup.runs import RunsWriter
 from penstock.shards.columns import FileFacts
 
 # `high` and `low` are the rank and the number of the document that is removed if the other stays.
@@ -37,23 +39,25 @@ _HASHES_AT_ONCE = 1 << 21  # of sets: 16 MiB, and as much again while they are c
 
 @dataclass(frozen=True)
 class VerifyWork(RangedWork):
-    pairs: tuple[FileFacts, ...]
-    sets: tuple[FileFacts, ...]  # of each slice, in their order
+    pairs: RunRanges  # in ranges of the documents of whole slices
+    sets: RunRanges  # of each slice, in their order: one range, since a document's pairs are anywhere
     threshold: float
-    ranges: int
 
     @property
     def read(self) -> tuple[FileFacts, ...]:
-        return (*self.pairs, *self.sets)
+        return (*self.pairs.files, *self.sets.files)
+
+    def ready(self) -> Self:
+        return replace(self, pairs=self.pairs.ready(self.store), sets=self.sets.ready(self.store))
 
     def execute(self, task: Task, settings: Settings, report: Report, lost: Lost = ()) -> LedgerRow:  # noqa: ARG002
         store, number = self.store, task.input.number
-        files = (open_runs(store, each) for each in self.pairs)
-        sets = Sets([keep_runs(store, each) for each in self.sets])
-        low, high = (_first_of(len(sets.files) * each // self.ranges) for each in (number, number + 1))
+        files = self.pairs.of_range(store, number)
+        sets = keep(("sets", store, self.sets), lambda: Sets(self.sets.of_range(store, 0)))
+        low, high = (WORD * each for each in self.pairs.ends(number))
         compared = alike = 0
         with ExitStack() as stack:
-            writer = OrderedWriter(store, f"{FOLDER}/{self.number}-{number:05d}.similar", stack, SIMILAR)
+            writer = ordered_writer(store, f"{FOLDER}/{self.number}-{number:05d}.similar", stack, SIMILAR)
             run = _Run(writer)
             for piece in pieces_of(files, _PAIRS_AT_ONCE, low, high):
                 pairs = distinct_entries(piece.read()[0])
@@ -72,7 +76,7 @@ class VerifyWork(RangedWork):
 class _Run:
     """Collects similar pairs, and writes them in sorted runs: choose reads a block of each run at a time."""
 
-    def __init__(self, writer: OrderedWriter) -> None:
+    def __init__(self, writer: RunsWriter) -> None:
         self._writer, self._waiting, self._count = writer, [np.zeros(0, SIMILAR)], 0
 
     def add(self, pairs: Array) -> None:
@@ -90,11 +94,6 @@ def in_order(pairs: Array) -> Array:
     """Similar pairs by the rank of the document that may be removed, then by that of the other."""
     found: Array = pairs[np.lexsort((pairs["other"], pairs["rank"], pairs["low"], pairs["high"]))]
     return found
-
-
-def _first_of(slice_number: int) -> int:
-    """The range that begins with the first document of a slice."""
-    return (slice_number << int(NUMBER_BITS)) * WORD
 
 
 def compare(pairs: Array, sets: Sets, threshold: float) -> Iterator[Array]:

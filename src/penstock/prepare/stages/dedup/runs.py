@@ -28,6 +28,9 @@ KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
 KEYS = f"{STATE}/keys"
 ENTRY = np.dtype([*KEY.descr, ("number", "<u4")])  # of a row of this job: its number among those of its slice
 _BLOCK = np.dtype([("start", "<i8"), ("count", "<i8"), ("first", "<u8"), ("last", "<u8"), ("checksum", "<u8")])
+_ORDERED = np.dtype([*_BLOCK.descr, ("first_low", "<u8"), ("last_low", "<u8")])  # where both words divide ranges
+_LOWS = "lows"  # an array of those second words, of the first and the last entry of each block
+ENTRIES = "entry"  # in an index: the type of its entries
 _BLOCK_KEYS = 512  # 10 kB: what is read too much at either end of a range
 _BLOCKS_AT_ONCE = 128
 _KEPT_FILE_BYTES = 8 << 10  # its index, its last block, and the open file
@@ -66,14 +69,25 @@ def repeats(keys: Array) -> Array:
 
 
 class RunsWriter:
-    """Takes sorted runs, and arrays beside them in `file`; the file appears when the stack is left."""
+    """Takes sorted runs, and arrays beside them in `file`; the file appears when the stack is left.
+
+    If entries are `ordered` by both of their words, its table has the second ones too.
+    """
 
     def __init__(
-        self, store: Store, name: str, stack: ExitStack, dtype: np.dtype[Any], lasting: bool, block: int = _BLOCK_KEYS
+        self,
+        store: Store,
+        name: str,
+        stack: ExitStack,
+        dtype: np.dtype[Any],
+        lasting: bool,
+        block: int = _BLOCK_KEYS,
+        ordered: bool = False,
     ) -> None:
         self._dtype, self._block = dtype, block
         self.file = container.begin_container(store, name, stack, lasting)
         self._blocks: list[Array] = [np.zeros(0, _BLOCK)]
+        self._lows: list[Array] | None = [np.zeros((0, 2), "<u8")] if ordered else None
 
     def write(self, entries: Array) -> None:
         """One run, or the next piece of one: keys ascend."""
@@ -84,10 +98,14 @@ class RunsWriter:
         blocks["count"] = np.diff(edges)
         blocks["first"], blocks["last"] = entries["high"][starts], entries["high"][edges[1:] - 1]
         self._blocks.append(blocks)
+        if self._lows is not None:
+            self._lows.append(np.stack([entries["low"][starts], entries["low"][edges[1:] - 1]], axis=1))
 
     def finish(self, facts: Mapping[str, Any]) -> FileFacts:
+        if self._lows is not None:
+            self.file.put(_LOWS, np.concatenate(self._lows).reshape(-1))
         self.file.put("blocks", np.concatenate(self._blocks).view("u8"))
-        return self.file.finish({**facts, "arrays": {}, "entry": self._dtype.descr})  # the order of VERSION 2
+        return self.file.finish({**facts, "arrays": {}, ENTRIES: self._dtype.descr})  # the order of VERSION 2
 
 
 @dataclass(frozen=True)
@@ -101,6 +119,11 @@ class RunsFile:
     @property
     def keys(self) -> int:
         return int(self.blocks["count"].sum())
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the table has the second words of its blocks."""
+        return "first_low" in (self.blocks.dtype.names or ())
 
     def between(self, low: int, high: int) -> Array:
         """Entries whose first word is at least `low` and below `high`, run after run."""
@@ -148,12 +171,40 @@ def open_index(store: Store, facts: FileFacts) -> Container:
 def open_runs(store: Store, facts: FileFacts) -> RunsFile:
     """The same, for its runs. No other task of this process keeps its blocks."""
     file = open_index(store, facts)
-    dtype = np.dtype([(name, kind) for name, kind in file.facts["entry"]])
-    return RunsFile(file, dtype, file.array("blocks").view(_BLOCK))
+    return RunsFile(file, entry_of(file.facts), _table_of(file))
+
+
+def runs_at(store: Store, facts: FileFacts, dtype: np.dtype[Any], blocks: Array) -> RunsFile:
+    """Some blocks of a file whose table was read elsewhere."""
+    source = container.Stored(store, facts.file, facts.digest)
+    return RunsFile(Container(source, _WORDS, {}, facts.digest), dtype, blocks)
+
+
+def read_table(store: Store, facts: FileFacts) -> tuple[Any, Array]:
+    """Entry, as in an index, and table of blocks of such a file. The process keeps nothing of it."""
+    container.refuse_other_size(store, facts, _WORDS)
+    with container.Stored(store, facts.file).opened() as held:
+        file = container.open_container(held, _WORDS, facts.digest)
+        return file.facts[ENTRIES], _table_of(file)
+
+
+def entry_of(facts: Mapping[str, Any]) -> np.dtype[Any]:
+    return np.dtype([(name, kind) for name, kind in facts[ENTRIES]])
+
+
+def _table_of(file: Container) -> Array:
+    blocks = file.array("blocks").view(_BLOCK)
+    if _LOWS not in file.facts["arrays"]:
+        return blocks
+    table = np.empty(len(blocks), _ORDERED)
+    for name in _BLOCK.names or ():
+        table[name] = blocks[name]
+    table["first_low"], table["last_low"] = file.array(_LOWS).reshape(-1, 2).T
+    return table
 
 
 def keep_runs(store: Store, facts: FileFacts) -> RunsFile:
-    """The same, for all tasks of this process: they hold `kept_bytes`."""
+    """Runs of a file, for all tasks of this process: they hold `kept_bytes`."""
     return keep(("runs", store, facts), lambda: open_runs(store, facts))
 
 

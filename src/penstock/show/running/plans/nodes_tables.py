@@ -54,10 +54,15 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "time", _time_words(facts)
     yield "spill", f"{format_size(facts['spill_bytes'])} in the shared folder, gone when the job is done"
     yield "network", _network_words(facts)
+    yield from caveats(facts, "--network")
+
+
+def caveats(facts: dict[str, Any], option: str) -> Iterator[tuple[str, str]]:
+    """What the projection assumes, leaves out and extrapolates. `option` gives the rate of the network."""
     rate = (
         f"{format_rate(facts['network_bytes_per_second'])} per node, from storage that serves all nodes at that speed"
     )
-    yield "assumed", f"nodes as fast as this machine; {rate} (--network). Neither was measured."
+    yield "assumed", f"nodes as fast as this machine; {rate} ({option}). Neither was measured."
     if facts["costs_are_assumed"]:
         yield "assumed", "costs of rows: the job is so small that nothing was measured"
     for words in sorted({each["left_out"] for each in facts["passes"] if each["left_out"]}):
