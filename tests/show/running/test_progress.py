@@ -141,6 +141,7 @@ def test_escape_codes_in_names_and_reasons_do_not_reach_the_terminal():
         {**STALL, "slice": wild, "stack": f"Thread 0x1 (most recent call first):\n  File {wild}"},
         {"event": "lost_file", "time": 171.0, "task": "x", "file": wild, "title": wild, "reason": wild},
         {"event": "worker_left", "time": 172.0, "member": wild, **dict.fromkeys(LEFT, wild)},
+        {"event": "worker_clock", "time": 173.0, "member": wild, "ahead": 3600.0},
         {"event": "no_worker", "time": 173.0, "waits_for": wild},
     ]
     for terminal in (False, True):

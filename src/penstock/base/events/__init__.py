@@ -16,6 +16,7 @@ since 1970. The name decides the other fields:
 | lost_file | LostFile | a file is set aside: your function died, hung or took too much memory on it |
 | stall | Stall | a task has shown no row for `stall_notice` |
 | worker_left | WorkerLeft | with `engine: workers`: a worker has ended early, or could not join |
+| worker_clock | WorkerClock | with `engine: workers`: the clock of a worker is more than a minute off |
 | no_worker | NoWorker | with `engine: workers`: no worker shows a sign of life, and tasks are left |
 | pass_done | PassDone | a pass is over |
 | done | Done | the manifest is written |
@@ -196,6 +197,15 @@ class WorkerLeft(TypedDict):
     next_step: str | None
 
 
+class WorkerClock(TypedDict):
+    """The clock of a worker is more than a minute off, by that of the shared folder. Leases do not depend on it."""
+
+    event: Literal["worker_clock"]
+    time: float
+    member: str
+    ahead: float  # seconds; negative: behind
+
+
 class NoWorker(TypedDict):
     """No worker shows a sign of life. The run waits until one joins."""
 
@@ -247,6 +257,7 @@ Event: TypeAlias = (
     | LostFile
     | Stall
     | WorkerLeft
+    | WorkerClock
     | NoWorker
     | PassDone
     | Done

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from penstock.base.errors import printable
-from penstock.base.events import Event, LostFile, Retry, Stall, Start, WorkerLeft
-from penstock.base.sizes import counted, format_count, format_size
+from penstock.base.events import Event, LostFile, Retry, Stall, Start, WorkerClock, WorkerLeft
+from penstock.base.sizes import counted, format_count, format_seconds, format_size
 from penstock.show.failure import working_stack
 from penstock.show.tables import by_workers, not_seen_words, unread_words
 
@@ -27,6 +27,8 @@ def notices(event: Event) -> Iterator[Text]:
         yield _lost_file(event)
     elif event["event"] == "worker_left":
         yield from _worker_left(event)
+    elif event["event"] == "worker_clock":
+        yield _worker_clock(event)
     elif event["event"] == "no_worker":
         yield _line(f"no worker is at work, and the run waits. Start one: {_work(event['waits_for'])}", "yellow")
 
@@ -94,3 +96,12 @@ def _worker_left(event: WorkerLeft) -> Iterator[Text]:
         yield _line(f"  where: {event['where']}", "yellow")
     if event["next_step"]:
         yield _line(f"  try: {event['next_step']}", "yellow")
+
+
+def _worker_clock(event: WorkerClock) -> Text:
+    off = f"{format_seconds(abs(event['ahead']))} {'ahead of' if event['ahead'] > 0 else 'behind'}"
+    return _line(
+        f"worker {event['member']}: the clock of its machine is {off} that of the shared folder. Times in its log are "
+        "off by that; tasks and leases are not affected",
+        "yellow",
+    )

@@ -24,7 +24,8 @@ _COUNTED = {"task": "tasks", "retry": "retries", "stall": "stalls"}
 _STATUS = {"member", "memory", "file", "rows", "workers"}  # keys that a status has
 _TASK = {"task", "rows", "seconds", "attempts"}  # and what is told of a task
 _LEFT = {"member", "error", "what", "where", "next_step"}
-_TOLD = ("task", "retry", "alone", "lost_file", "stall", "worker_left")
+_FACTS = {"task": _TASK, "worker_left": _LEFT, "worker_clock": {"member", "ahead"}}
+_TOLD = ("task", "retry", "alone", "lost_file", "stall", "worker_left", "worker_clock")
 
 
 class MemberLog(EventLog):
@@ -117,7 +118,7 @@ def _is_told(event: Any) -> TypeGuard[dict[str, Any]]:
     """Whether a member says such things. What is damaged here must not end a run: nothing in it decides a byte."""
     if not isinstance(event, dict) or event.get("event") not in _TOLD or "name" in event:
         return False
-    return event.keys() >= {"task": _TASK, "worker_left": _LEFT}.get(event["event"], set())
+    return event.keys() >= _FACTS.get(event["event"], set())
 
 
 def with_members(run_facts: bytes, store: SharedStore) -> bytes:
