@@ -21,6 +21,7 @@ from penstock.base.errors import ConfigError, InputError, OutputError, PenstockE
 from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE
 from penstock.base.stores.leases import Leases
 from penstock.base.stores.local import LocalStore
+from penstock.prepare.engines.workers.member_log import Heard
 from penstock.prepare.ledger import LedgerRow, encode_row
 from penstock.prepare.run.members.beginning import begin
 from penstock.prepare.run.members.plan_file import read_plan_file, tasks_of, write_plan_file
@@ -130,8 +131,10 @@ def test_another_version_is_refused_by_name(tmp_path):
     file = read_plan_file(store)
     assert file
     write_plan_file(store, replace(file, versions={**file.versions, "penstock": "0.0.9"}))
-    with pytest.raises(OutputError, match=r"other versions than the run: penstock \d.* here, 0\.0\.9 there"):
+    with pytest.raises(OutputError, match=r"other versions than the run: penstock \d.* here, 0\.0\.9 there") as error:
         work(store.root)
+    ((_, told),) = Heard(store, file.token).new()
+    assert (told["event"], told["what"]) == ("worker_left", error.value.what), "the watcher hears of it"
 
 
 @pytest.mark.parametrize("damage", [{"token": "../../x"}, {"lease": -1}, {"rooms": [1]}, {"job_file": "stages: ["}, []])
