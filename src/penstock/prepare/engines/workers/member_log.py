@@ -118,7 +118,7 @@ def _is_told(event: Any) -> TypeGuard[dict[str, Any]]:
     """Whether a member says such things. What is damaged here must not end a run: nothing in it decides a byte."""
     if not isinstance(event, dict) or event.get("event") not in _TOLD or "name" in event:
         return False
-    return event.keys() >= _FACTS.get(event["event"], set())
+    return event.keys() >= _FACTS.get(event["event"], set()) and isinstance(event.get("ahead", 0), int | float)
 
 
 def with_members(run_facts: bytes, store: SharedStore) -> bytes:
