@@ -21,11 +21,13 @@ import pytest
 import penstock
 from penstock import Config
 from penstock.base.errors import ConfigError, InputError, IntegrityError, OutputError, PenstockError, PlanError
+from penstock.base.events.log import EventLog
 from penstock.base.faults import CRASH_EXIT_CODE, CRASH_VARIABLE, Sweep, sweeping
 from penstock.base.stores.leases import Leases
 from penstock.base.stores.local import LocalStore
 from penstock.prepare.engines.hired import nursery
 from penstock.prepare.engines.workers.board import Board
+from penstock.prepare.engines.workers.member_log import Heard
 from penstock.prepare.ledger import LedgerRow, encode_row
 from penstock.prepare.planning import plan_of
 from penstock.prepare.run.members.beginning import begin
@@ -144,8 +146,10 @@ def test_another_version_is_refused_by_name(tmp_path):
     file = read_plan_file(store)
     assert file
     write_plan_file(store, replace(file, versions={**file.versions, "penstock": "0.0.9"}))
-    with pytest.raises(OutputError, match=r"other versions than the run: penstock \d.* here, 0\.0\.9 there"):
+    with pytest.raises(OutputError, match=r"other versions than the run: penstock \d.* here, 0\.0\.9 there") as error:
         work(store.root)
+    ((_, told),) = Heard(store, file.token).new()
+    assert (told["event"], told["what"]) == ("worker_left", error.value.what), "the watcher hears of it"
 
 
 @pytest.mark.parametrize("damage", [{"token": "../../x"}, {"lease": -1}, {"rooms": [1]}, {"job_file": "stages: ["}, []])
@@ -166,7 +170,9 @@ def test_a_damaged_status_or_log_of_a_worker_ends_no_run(tmp_path):
     (members,) = (tmp_path / "out" / ".penstock" / "tmp").glob("run-*/members")
     for name, text in {"a.json": "[]", "b.json": "{}", "c.json": ""}.items():
         (members / name).write_text(text)
-    (members / "d.jsonl").write_text('5\n\0\0\n{"event": "task"}\n{"event": "retry", "name": "x"}\n')
+    (members / "d.jsonl").write_text(
+        '5\n\0\0\n{"event": "task"}\n{"event": "retry", "name": "x"}\n{"event": "worker_left", "what": 1}\n'
+    )
     work(store.root, workers="0")
     run = json.loads((tmp_path / "out" / ".penstock" / "run.json").read_text())
     assert [each["tasks"] for each in run["members"]] == [run["tasks_done"]]
@@ -195,6 +201,10 @@ def test_folders_whose_names_are_no_utf_8_serve_and_their_errors_arrive(tmp_path
         with pytest.raises(InputError) as error:
             work(store.root, workers="0")
         assert str(error.value.where).startswith(str(bad))
+    with EventLog(store, None) as log:  # of who watches
+        log.say("no_worker", waits_for=store.root)
+    *_, line = (folder / "more" / ".penstock" / "events.jsonl").read_bytes().splitlines()
+    assert json.loads(line)["waits_for"] == store.root
 
 
 def _die_at(point: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from penstock.show.running.progress import Display
 from penstock.show.running.screen import Screen
 from tests.show.running.saying import PASSES, START, begun, fed, over, sample, task, worker
 
+LEFT = ("error", "what", "where", "next_step")
 STALL = {
     "event": "stall",
     "time": 170.0,
@@ -147,6 +148,9 @@ def test_escape_codes_in_names_and_reasons_do_not_reach_the_terminal():
         {**RETRY, "slice": wild, "reason": wild},
         {**STALL, "slice": wild, "stack": f"Thread 0x1 (most recent call first):\n  File {wild}"},
         {"event": "lost_file", "time": 171.0, "task": "x", "file": wild, "title": wild, "reason": wild},
+        {"event": "worker_left", "time": 172.0, "member": wild, **dict.fromkeys(LEFT, wild)},
+        {"event": "worker_clock", "time": 173.0, "member": wild, "ahead": 3600.0},
+        {"event": "no_worker", "time": 173.0, "waits_for": wild},
     ]
     for terminal in (False, True):
         seen = drawn(*events, terminal=terminal)
@@ -154,6 +158,18 @@ def test_escape_codes_in_names_and_reasons_do_not_reach_the_terminal():
         assert "\x1b]0;" not in seen
         assert "\x07" not in seen
         assert "\x1b[2J" not in seen
+
+
+def test_a_worker_that_has_ended_is_named_with_its_error_and_a_run_without_workers_says_how_to_start_one():
+    left = dict(zip(LEFT, ["FileError", "cannot write: No space left", "/x/out/a", "free some space"], strict=True))
+    seen = drawn(
+        {"event": "worker_left", "time": 101.0, "member": "node3-7-ab", **left},
+        {"event": "no_worker", "time": 111.0, "waits_for": "/x/my out"},
+    )
+    assert "worker node3-7-ab has ended: FileError: cannot write: No space left\n" in seen
+    assert "where: /x/out/a\n" in seen
+    assert "try: free some space\n" in seen
+    assert "no worker is at work, and the run waits. Start one: penstock work '/x/my out'" in seen
 
 
 def test_a_screen_without_color_has_no_color_codes(monkeypatch):

@@ -15,6 +15,9 @@ since 1970. The name decides the other fields:
 | alone | Alone | a task is tried again with no other task beside it |
 | lost_file | LostFile | a file is set aside: your function died, hung or took too much memory on it |
 | stall | Stall | a task has shown no row for `stall_notice` |
+| worker_left | WorkerLeft | with `engine: workers`: a worker has ended early, or could not join |
+| worker_clock | WorkerClock | with `engine: workers`: the clock of a worker is more than a minute off |
+| no_worker | NoWorker | with `engine: workers`: no worker shows a sign of life, and tasks are left |
 | pass_done | PassDone | a pass is over |
 | done | Done | the manifest is written |
 | failed | Failed | the run ends without a dataset: an error, or Ctrl-C |
@@ -182,6 +185,35 @@ class Stall(TypedDict):
     stack: str  # Python stacks of its worker
 
 
+class WorkerLeft(TypedDict):
+    """A worker has ended before the dataset was there, or could not join. The run waits for others."""
+
+    event: Literal["worker_left"]
+    time: float
+    member: str  # its name: host, process number, random digits
+    error: str  # the name of the class, such as FileError or Interrupted
+    what: str
+    where: str | None
+    next_step: str | None
+
+
+class WorkerClock(TypedDict):
+    """The clock of a worker is more than a minute off, by that of the shared folder. Leases do not depend on it."""
+
+    event: Literal["worker_clock"]
+    time: float
+    member: str
+    ahead: float  # seconds; negative: behind
+
+
+class NoWorker(TypedDict):
+    """No worker shows a sign of life. The run waits until one joins."""
+
+    event: Literal["no_worker"]
+    time: float
+    waits_for: str  # the folder that `penstock work` joins
+
+
 class PassDone(TypedDict):
     """A pass is over. Rows, bytes and seconds are those of this run."""
 
@@ -215,6 +247,20 @@ class Failed(TypedDict):
 
 
 Event: TypeAlias = (
-    Start | AlreadyDone | PassStart | TaskDone | Sample | Retry | Alone | LostFile | Stall | PassDone | Done | Failed
+    Start
+    | AlreadyDone
+    | PassStart
+    | TaskDone
+    | Sample
+    | Retry
+    | Alone
+    | LostFile
+    | Stall
+    | WorkerLeft
+    | WorkerClock
+    | NoWorker
+    | PassDone
+    | Done
+    | Failed
 )
 Observer: TypeAlias = Callable[[Event], None]

@@ -37,7 +37,7 @@ class EventLog:
 
     def say(self, name: str, **facts: Any) -> None:
         event = _event(name, facts)
-        self._file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+        self._file.write(_line(event) + b"\n")
         self._hand_on(event)
 
     def say_failed(self, error: Exception, seconds: float) -> None:
@@ -50,7 +50,7 @@ class EventLog:
         event = _event("sample", facts)
         if time.monotonic() - self._live_written >= _LIVE_SECONDS:
             with self._store.commit(self._live, lasting=False) as file:
-                file.write(json.dumps(event, ensure_ascii=False).encode())
+                file.write(_line(event))
             self._live_written = time.monotonic()
         self._hand_on(event)
 
@@ -65,6 +65,11 @@ class EventLog:
 
 def _event(name: str, facts: dict[str, Any]) -> Event:
     return cast(Event, {"event": name, "time": round(time.time(), 3), **facts})
+
+
+def _line(event: Event) -> bytes:
+    """A path that is no UTF-8 has single surrogates: their escapes are those of JSON."""
+    return json.dumps(event, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def whole_lines(store: Store, place: int = 0, name: str = EVENTS) -> Iterator[tuple[bytes, int]]:

@@ -99,6 +99,10 @@ class Leases:
             self._clock = storage, ours
         return storage + time.monotonic() - ours
 
+    def clock_ahead(self) -> float:
+        """Seconds that this machine's clock is ahead of the storage's."""
+        return time.time() - self.now()
+
     def renew(self) -> None:
         """Touch all claims. Those that another member has taken over, or that are gone, are lost."""
         with self._lock:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from penstock.base.errors import printable
-from penstock.base.events import Event, LostFile, Retry, Stall, Start
-from penstock.base.sizes import counted, format_count, format_size
+from penstock.base.events import Event, LostFile, Retry, Stall, Start, WorkerClock, WorkerLeft
+from penstock.base.sizes import counted, format_count, format_seconds, format_size
 from penstock.show.failure import working_stack
 from penstock.show.tables import by_workers, not_seen_words, unread_words
 
@@ -25,6 +25,12 @@ def notices(event: Event) -> Iterator[Text]:
         yield from _stall(event)
     elif event["event"] == "lost_file":
         yield _lost_file(event)
+    elif event["event"] == "worker_left":
+        yield from _worker_left(event)
+    elif event["event"] == "worker_clock":
+        yield _worker_clock(event)
+    elif event["event"] == "no_worker":
+        yield _line(f"no worker is at work, and the run waits. Start one: {_work(event['waits_for'])}", "yellow")
 
 
 def _line(words: str, style: str = "") -> Text:
@@ -52,7 +58,11 @@ def _start(event: Start) -> Iterator[Text]:
     memory = f"{format_size(event['projected'])} projected, {format_size(event['allowed'])} allowed"
     yield _line(f"{counted(left, 'task')} to do, {_input(event)} in all, {workers}; memory: {memory}")
     if joined:
-        yield _line(f"start a worker on each machine: penstock work {shlex.quote(joined)}", "green")
+        yield _line(f"start a worker on each machine: {_work(joined)}", "green")
+
+
+def _work(output: str) -> str:
+    return f"penstock work {shlex.quote(output)}"
 
 
 def _input(event: Start) -> str:
@@ -78,3 +88,20 @@ def _stall(event: Stall) -> Iterator[Text]:
     if event["stack"]:
         frames = "\n".join(map(printable, working_stack(event["stack"]).splitlines()))
         yield Text("it is here (innermost first):\n" + frames, style="dim")
+
+
+def _worker_left(event: WorkerLeft) -> Iterator[Text]:
+    yield _line(f"worker {event['member']} has ended: {event['error']}: {event['what']}", "yellow")
+    if event["where"]:
+        yield _line(f"  where: {event['where']}", "yellow")
+    if event["next_step"]:
+        yield _line(f"  try: {event['next_step']}", "yellow")
+
+
+def _worker_clock(event: WorkerClock) -> Text:
+    off = f"{format_seconds(abs(event['ahead']))} {'ahead of' if event['ahead'] > 0 else 'behind'}"
+    return _line(
+        f"worker {event['member']}: the clock of its machine is {off} that of the shared folder. Times in its log are "
+        "off by that; tasks and leases are not affected",
+        "yellow",
+    )

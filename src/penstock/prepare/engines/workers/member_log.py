@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, TypeGuard
 
+from penstock.base.errors import PenstockError
 from penstock.base.events import Observer
 from penstock.base.events.log import EventLog, whole_lines
 from penstock.base.stores.shared import MEMBERS, SharedStore, run_folder
@@ -22,7 +23,9 @@ _NOTHING = {"tasks": 0, "rows": 0, "retries": 0, "stalls": 0}
 _COUNTED = {"task": "tasks", "retry": "retries", "stall": "stalls"}
 _STATUS = {"member", "memory", "file", "rows", "workers"}  # keys that a status has
 _TASK = {"task", "rows", "seconds", "attempts"}  # and what is told of a task
-_TOLD = ("task", "retry", "alone", "lost_file", "stall", "failed")
+_LEFT = {"member", "error", "what", "where", "next_step"}
+_FACTS = {"task": _TASK, "worker_left": _LEFT, "worker_clock": {"member", "ahead"}}
+_TOLD = ("task", "retry", "alone", "lost_file", "stall", "worker_left", "worker_clock")
 
 
 class MemberLog(EventLog):
@@ -57,6 +60,18 @@ class MemberLog(EventLog):
         """The last status stays, for run.json."""
         self._file.close()
         self.write_status(busy=0, workers=[], ended=True)
+
+
+def say_left(store: SharedStore, error: PenstockError) -> None:
+    """Tell the watcher why this member has ended, or cannot join. Only adds to its log: the disk may be full."""
+    facts = {key: value for key, value in error.as_dict().items() if key in _LEFT}
+    line = json.dumps({"event": "worker_left", "member": store.member, **facts})  # ASCII: paths may be no UTF-8
+    with suppress(PenstockError):  # no room for it, or the run is over
+        file = store.append(run_folder(store.token, f"{MEMBERS}/{store.member}.jsonl"))
+        try:
+            file.write(line.encode() + b"\n")
+        finally:
+            file.close()
 
 
 def _cpu_seconds() -> float:
@@ -100,7 +115,7 @@ def _is_told(event: Any) -> TypeGuard[dict[str, Any]]:
     """Whether a member says such things. What is damaged here must not end a run: nothing in it decides a byte."""
     if not isinstance(event, dict) or event.get("event") not in _TOLD or "name" in event:
         return False
-    return event["event"] != "task" or event.keys() >= _TASK
+    return event.keys() >= _FACTS.get(event["event"], set()) and isinstance(event.get("ahead", 0), int | float)
 
 
 def with_members(run_facts: bytes, store: SharedStore) -> bytes:
@@ -109,8 +124,8 @@ def with_members(run_facts: bytes, store: SharedStore) -> bytes:
     facts["tasks_done"] -= facts["tasks_kept"]  # it has counted every row of the ledger
     members = {each["member"]: {**each, **_NOTHING} for each in statuses(store, store.token)}
     for name, event in Heard(store, store.token).new():
-        member = members.setdefault(name, {"member": name, **_NOTHING})
         if word := _COUNTED.get(event["event"]):
+            member = members.setdefault(name, {"member": name, **_NOTHING})
             member[word] += 1
             member["rows"] += event["rows"] if word == "tasks" else 0
     facts["workers"] = len(members)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.events.log import EventLog
+from penstock.base.stores.leases import Leases
 from penstock.base.stores.shared import SharedStore
 from penstock.prepare.budget.means import Settings
 from penstock.prepare.engines.events import Effort
 from penstock.prepare.engines.workers.board import Board, FailedElsewhere, Pause
 from penstock.prepare.engines.workers.member_log import Heard, statuses
+from penstock.prepare.job.engine_config import WorkersOptions
 from penstock.prepare.passes import Task, Work
 
 if TYPE_CHECKING:
@@ -19,20 +21,24 @@ if TYPE_CHECKING:
 
 _SAMPLE_SECONDS = 0.5
 _SILENT_SECONDS = 15.0  # the status of a member that is older says nothing about now
+_LONELY_SECONDS = 10.0  # without any sign of life: a worker that joins plans first
 _UNTOLD_SECONDS = 2.0  # a new row waits so long for the log of the member that wrote it, which may have died
 
 
 def open_engine(opening: Opening) -> Onlooker:
+    options = opening.plan.config.engine.options
     assert isinstance(opening.store, SharedStore)
-    return Onlooker(opening.store, opening.log)
+    assert isinstance(options, WorkersOptions)
+    return Onlooker(opening.store, opening.log, Leases(opening.store, options.lease))
 
 
 class Onlooker:
-    def __init__(self, store: SharedStore, log: EventLog) -> None:
-        self._board, self._log = Board(store), log
+    def __init__(self, store: SharedStore, log: EventLog, leases: Leases) -> None:
+        self._board, self._log, self._leases = Board(store), log, leases
         self._heard = Heard(store, store.token)
         self._efforts: dict[str, Effort] = {}  # of tasks that members say they have done
         self._rows_done, self._memory, self._sampled = 0, 0, 0.0
+        self._sign, self._is_lonely = time.monotonic(), False  # when any worker last showed life
         self._signs: dict[str, tuple[float | None, float]] = {}  # of life: a member's clock, and ours then
 
     def run(self, tasks: Sequence[Task], work: Work, settings: Settings, done: Done) -> None:  # noqa: ARG002
@@ -69,7 +75,7 @@ class Onlooker:
         said.pop("time", None)
         if name == "task":
             self._efforts[said["task"]] = Effort(said["seconds"], said["attempts"])
-        elif name != "failed":
+        else:
             self._log.say(name, **said)
 
     def _sample(self) -> None:
@@ -85,6 +91,15 @@ class Onlooker:
             busy=len(workers),
             workers=workers,
         )
+        self._look_for_life(bool(live))
+
+    def _look_for_life(self, is_live: bool) -> None:
+        """Say once that no worker is left. One that finishes the dataset, or reads one long batch, holds a claim."""
+        if is_live or self._leases.are_held():
+            self._sign, self._is_lonely = time.monotonic(), False
+        elif not self._is_lonely and time.monotonic() - self._sign >= _LONELY_SECONDS:
+            self._is_lonely = True
+            self._log.say("no_worker", waits_for=self._board.store.folder)
 
     def _is_live(self, status: dict[str, Any]) -> bool:
         """Whether the status has changed within some seconds. The clock of its machine may differ by hours."""

@@ -1,7 +1,6 @@
 """Beginning: the plan of a run -> its plan file in the output, which workers join. Next: attending.py."""
 
 import secrets
-import time
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -53,11 +52,12 @@ def _begin_anew(store: LocalStore, plan: Plan, redo: bool) -> Begun:
     remove_result(store)  # from here on, an earlier result is gone
     crash_point("run.after_forgetting_manifest")
     store.sweep()
-    file = plan_file.make_plan_file(plan, secrets.token_hex(8), round(time.time(), 3))
+    file = plan_file.make_plan_file(plan, secrets.token_hex(8))
     begin_run(store.root, file.token)
-    kept, changes = keep_or_forget(file.store(store.root, WATCHER), plan, redo)
+    members = file.store(store.root, WATCHER)
+    kept, changes = keep_or_forget(members, plan, redo)
     crash_point("run.after_forgetting_tasks")
     remember_job(store, plan, redoing=redo or is_redoing(store, plan))
-    file = replace(file, kept=len(kept))
+    file = replace(file, started=round(Leases(members, file.lease).now(), 3), kept=len(kept))
     plan_file.write_plan_file(store, file)  # from here on, workers can join
     return Begun(file, kept, changes)

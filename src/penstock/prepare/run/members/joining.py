@@ -1,4 +1,4 @@
-"""Joining: `penstock work OUTPUT`: plan file of a run -> the same plan here, checked, and a member. Next: member.py."""
+"""Joining: `penstock work OUTPUT`: plan file of a run -> the same plan here, checked, and a member. Next: alike.py."""
 
 import os
 import re
@@ -6,21 +6,18 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 
-from penstock.base.errors import OutputError
+from penstock.base.errors import OutputError, PenstockError
 from penstock.base.events import Observer
 from penstock.base.processes.nursery import Nursery
 from penstock.base.stores import open_store
 from penstock.base.stores.store import PLAN, Store
-from penstock.prepare.job.config import Config
-from penstock.prepare.plan.plan import Plan
-from penstock.prepare.run.members import plan_file
+from penstock.prepare.engines.workers.member_log import say_left
+from penstock.prepare.run.members.alike import MakesPlan, plan_alike
 from penstock.prepare.run.members.member import Member
-from penstock.prepare.run.members.plan_file import PlanFile
+from penstock.prepare.run.members.plan_file import read_plan_file
 from penstock.prepare.run.progress import Progress
-from penstock.prepare.run.resume import changed
 from penstock.shards.manifest import MANIFEST, dataset_id
 
 
@@ -34,12 +31,6 @@ class Worked:
     tasks: int = 0
     rows: int = 0
     seconds: float = 0.0
-
-
-class MakesPlan(Protocol):
-    """Plans a job on this machine: planning.plan_of."""
-
-    def __call__(self, config: Config, nursery: Nursery, refused: str = "", of_job: int = 0) -> Plan: ...
 
 
 @dataclass(frozen=True)
@@ -70,22 +61,22 @@ def join(
     """
     began = time.monotonic()
     store = open_store(output)
-    file = plan_file.read_plan_file(store)
+    file = read_plan_file(store)
     if file is None:
         return _finished(store)  # a worker that comes too late has nothing to do
-    plan_file.refuse_other_versions(file, store.root)
     said = {key: value for key, value in {"memory": memory, "workers": workers}.items() if value is not None}
-    plan = _planned(file, file.config(store.root, **said), joining)
-    plan_file.refuse_other_plan(file, plan, changed(store, plan))
-    plan_file.refuse_less_room(file, plan)
-    name, here = _name(), max(1, plan.workers)
-    joining.say(f"worker {name} joins: {plan.task_count:,} tasks in all, {here} at a time here")
-    shared = file.store(store.root, name)
-    progress = Progress(plan, shared, joining.observe, file.started, tasks_kept=file.kept)
-    member = Member(_with_rooms(plan, file), shared, lease or file.lease, progress)
-    tasks, rows = member.work(joining.nursery)
+    members = file.store(store.root, _name())
+    try:
+        plan = plan_alike(file, store, said, joining.plan_of, joining.nursery)
+    except PenstockError as error:
+        say_left(members, error)
+        raise
+    here = max(1, plan.workers)
+    joining.say(f"worker {members.member} joins: {plan.task_count:,} tasks in all, {here} at a time here")
+    progress = Progress(plan, members, joining.observe, file.started, tasks_kept=file.kept)
+    tasks, rows = Member(plan, members, lease or file.lease, progress).work(joining.nursery)
     seconds = round(time.monotonic() - began, 3)
-    return Worked(store.root, dataset_id(store), name, tasks, rows, seconds)
+    return Worked(store.root, dataset_id(store), members.member, tasks, rows, seconds)
 
 
 def _finished(store: Store) -> Worked:
@@ -103,23 +94,6 @@ def _finished(store: Store) -> Worked:
         next_step="give the `output:` of a job that `penstock run JOB --engine workers` has begun; or add --job JOB, "
         "which begins it",
     )
-
-
-def _planned(file: PlanFile, config: Config, joining: Joining) -> Plan:
-    """The plan of this machine. If stages chose other engines than in the run, plan again with the reference."""
-    plan = joining.plan_of(config, joining.nursery, of_job=file.memory)
-    if plan.made_by != file.made_by:
-        plan = joining.plan_of(config, joining.nursery, "the run was begun without it", file.memory)
-    return plan
-
-
-def _with_rooms(plan: Plan, file: PlanFile) -> Plan:
-    """The plan with the run's limits for single rows: all machines set the same rows aside."""
-    passes = (
-        replace(each, settings=replace(each.settings, room=replace(each.settings.room, alone=room)))
-        for each, room in zip(plan.passes, file.rooms, strict=True)
-    )
-    return replace(plan, passes=tuple(passes))
 
 
 def _name() -> str:

@@ -8,32 +8,46 @@ from penstock.base.stores import open_store
 from penstock.base.stores.shared import SharedStore
 from penstock.prepare.engines.proving import EngineDiffers
 from penstock.prepare.engines.workers.board import Board, FailedElsewhere
+from penstock.prepare.engines.workers.member_log import say_left
 from penstock.prepare.run.members.ended import is_closed
 from penstock.shards.manifest import MANIFEST
 
 
 @contextmanager
 def leaving(store: SharedStore, board: Board) -> Iterator[None]:
-    """Report an error that no member can avoid to the others. An error of this machine alone is only raised."""
+    """Report an error that no member can avoid to the others. They go on after an error of this machine alone, and the
+    watcher names it."""
     try:
-        yield
+        with _swept(store):
+            yield
     except KeyboardInterrupt:
-        raise Interrupted(
+        stopped = Interrupted(
             "this worker has stopped and given back its tasks; no incomplete files are left",
             where=store.folder,
             next_step="the others go on; the same command joins again",
-        ) from None
+        )
+        say_left(store, stopped)
+        raise stopped from None
     except FailedElsewhere as failed:
         raise failed.error from None
     except EngineDiffers as differs:
-        raise TaskError(
+        wrong = TaskError(
             f"a library of this machine makes other tokens than the one that defines them: {differs}",
             next_step="install the versions that the other machines have. The others go on.",
-        ) from None
+        )
+        say_left(store, wrong)
+        raise wrong from None
     except Exception as error:
         if not _is_over(store, board):
             _tell(board, error)
             raise
+
+
+@contextmanager
+def _swept(store: SharedStore) -> Iterator[None]:
+    """Remove the unfinished files of this member when it ends. On a full disk, that makes room for its last words."""
+    try:
+        yield
     finally:
         with suppress(PenstockError):
             store.sweep()
@@ -50,8 +64,10 @@ def _is_over(store: SharedStore, board: Board) -> bool:
 
 
 def _tell(board: Board, error: Exception) -> None:
-    """Report the error to all members, unless it comes from this machine's disk: the others would meet it too."""
-    if not isinstance(error, FileError):
+    """Report the error to all members: they would meet it too, unless it comes from this machine's disk."""
+    if isinstance(error, FileError):
+        say_left(board.store, error)
+    else:
         known = error if isinstance(error, PenstockError) else PenstockError(f"{type(error).__name__}: {error}")
         with suppress(PenstockError):  # the disk is full, or the run was just ended; `error` itself is what counts
             board.fail(known)

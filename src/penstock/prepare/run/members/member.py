@@ -16,6 +16,8 @@ from penstock.prepare.run.members.closing import close
 from penstock.prepare.run.members.leaving import leaving
 from penstock.prepare.run.progress import Progress
 
+_NOTED_SECONDS = 60.0  # a difference of clocks that people are told of
+
 
 @dataclass(frozen=True)
 class Member:
@@ -32,6 +34,7 @@ class Member:
         done = 0, 0
         with leaving(self.store, board), MemberLog(self.store, self.progress.watch) as log, Renewing(leases):
             try:
+                self._compare_clocks(leases, log)
                 make = joining(board, leases)
                 with (
                     hold_others(self.plan, shared=True),
@@ -44,3 +47,10 @@ class Member:
                 done = log.done
         board.refuse_result_of_another(self.plan.job)
         return done
+
+    def _compare_clocks(self, leases: Leases, log: MemberLog) -> None:
+        """The run began at a time of the storage's clock; `progress` counts with ours."""
+        ahead = leases.clock_ahead()
+        self.progress.started += ahead
+        if abs(ahead) > _NOTED_SECONDS:
+            log.say("worker_clock", member=self.store.member, ahead=round(ahead, 3))

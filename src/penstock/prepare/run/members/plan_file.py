@@ -39,7 +39,7 @@ class PlanFile:
     rooms: tuple[int, ...]  # by pass: bytes that one row may take
     lease: float  # seconds
     token: str  # of this run
-    started: float
+    started: float  # by the storage's clock
     kept: int  # tasks that an earlier run had done
 
     def store(self, output: str, member: str) -> SharedStore:
@@ -73,7 +73,7 @@ def tasks_of(plan: Plan) -> str:
     return fingerprint([[task.name, task.fingerprint] for each in plan.passes for task in each.tasks])
 
 
-def make_plan_file(plan: Plan, token: str, started: float, kept: int = 0) -> PlanFile:
+def make_plan_file(plan: Plan, token: str) -> PlanFile:
     options = plan.config.engine.options
     assert isinstance(options, WorkersOptions)
     return PlanFile(
@@ -87,8 +87,8 @@ def make_plan_file(plan: Plan, token: str, started: float, kept: int = 0) -> Pla
         tuple(each.settings.room.alone for each in plan.passes),
         options.lease,
         token,
-        started,
-        kept,
+        started=0.0,
+        kept=0,
     )
 
 
