@@ -9,12 +9,10 @@ from penstock.prepare.passes.near.choosing import ChooseWork
 from penstock.prepare.passes.near.evidence import Removals, write_evidence
 from penstock.prepare.passes.near.near_pass import NearPass
 from penstock.prepare.passes.near.pairing import NOT_COMPARED
-from penstock.prepare.passes.near.ranges import FOLDER
 from penstock.prepare.passes.near.sign import SOURCES
 from penstock.prepare.passes.near.verify import Verifying
 from penstock.prepare.passes.near.verifying import ALIKE, COMPARED
 from penstock.prepare.passes.ranged import spills_of
-from penstock.prepare.passes.run_ranges import RunRanges
 from penstock.prepare.stages.dedup.near.removed import REASON, REMOVED, Removed
 
 
@@ -37,9 +35,8 @@ class Choosing(NearPass):
         return self.told("similar pairs", f"the similar pairs of pass {self.number - 1}")
 
     def work(self, left: Left, root: str) -> ChooseWork:
-        similar, signed = (spills_of(left.rows[number]) for number in (self.number - 1, self.keyed))
-        found = RunRanges(f"{FOLDER}/{self.number}.places", similar)
-        return ChooseWork(root, self.number, found, signed, _documents(left.rows[self.keyed]))
+        similar, signed = self.files_of(left, self.number - 1), spills_of(left.rows[self.keyed])
+        return ChooseWork(root, self.number, similar, signed, _documents(left.rows[self.keyed]))
 
     def learn(self, left: Left, rows: LedgerRows) -> Mapping[int, Learned]:
         removals = self._removals(Left({**left.rows, self.number: rows}))

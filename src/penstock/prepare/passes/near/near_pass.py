@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.prepare.passes.ranged import MOST_RANGES, Ranged
+from penstock.prepare.passes import Left
+from penstock.prepare.passes.near.ranges import FOLDER
+from penstock.prepare.passes.ranged import MOST_RANGES, Ranged, spills_of
+from penstock.prepare.passes.run_ranges import RunRanges
 from penstock.prepare.rows.container import FORMAT
 from penstock.prepare.stages.dedup.near.near_dedup import VERSION, NearDedup
 
@@ -29,6 +32,10 @@ class NearPass(Ranged):
     def task_count(self) -> int:
         """Ranges decide nothing but speed: what is too much for one is taken in pieces."""
         return max(1, min(MOST_RANGES, -(-self.job.rows * self.near.banding.bands // _BANDS_PER_RANGE)))
+
+    def files_of(self, left: Left, number: int, edges: tuple[int, ...] = (0,)) -> RunRanges:
+        """Files that pass `number` has left, and where this pass looks for ranges of them."""
+        return RunRanges(f"{FOLDER}/{self.number}-{number}.places", spills_of(left.rows[number]), edges)
 
     @property
     def reads(self) -> tuple[int, ...]:

@@ -7,10 +7,9 @@ from penstock.prepare.budget.means import Means
 from penstock.prepare.passes import Facts, Learned, LedgerRows, Left, Workload
 from penstock.prepare.passes.near.near_pass import NearPass
 from penstock.prepare.passes.near.pairing import PairWork
-from penstock.prepare.passes.near.ranges import FOLDER
 from penstock.prepare.passes.near.sign import BLOCK
 from penstock.prepare.passes.ranged import spills_of
-from penstock.prepare.passes.run_ranges import RunRanges, equal_edges
+from penstock.prepare.passes.run_ranges import equal_edges
 from penstock.prepare.stages.dedup.near.paired import Pairs
 
 
@@ -36,9 +35,7 @@ class Pairing(NearPass):
         return self.told("bands", f"the bands of pass {signed}", note)
 
     def work(self, left: Left, root: str) -> PairWork:
-        edges = equal_edges(self.task_count)
-        signed = RunRanges(f"{FOLDER}/{self.number}.places", spills_of(left.rows[self.keyed]), edges)
-        return PairWork(root, self.number, signed)
+        return PairWork(root, self.number, self.files_of(left, self.keyed, equal_edges(self.task_count)))
 
     def learn(self, left: Left, rows: LedgerRows) -> Mapping[int, Learned]:
         found = Pairs(spills_of(rows), spills_of(left.rows[self.keyed]))

@@ -6,10 +6,8 @@ from penstock.prepare.passes import Facts, Left
 from penstock.prepare.passes.near.near_pass import BYTES_PER_BLOCK, NearPass
 from penstock.prepare.passes.near.pair import Pairing
 from penstock.prepare.passes.near.pairing import PAIR
-from penstock.prepare.passes.near.ranges import BLOCK, FOLDER, NUMBER_BITS
+from penstock.prepare.passes.near.ranges import BLOCK, NUMBER_BITS
 from penstock.prepare.passes.near.verifying import SIMILAR, VerifyWork
-from penstock.prepare.passes.ranged import spills_of
-from penstock.prepare.passes.run_ranges import RunRanges
 
 
 @dataclass(frozen=True)
@@ -40,10 +38,7 @@ class Verifying(NearPass):
         return self.told("pairs", f"the pairs of pass {pairs} and the shingles of pass {sets}")
 
     def work(self, left: Left, root: str) -> VerifyWork:
-        pairs, sets = (spills_of(left.rows[self.keyed + behind]) for behind in (1, 2))
-        slices = (len(sets) * each // self.task_count for each in range(self.task_count))
-        by_document = RunRanges(
-            f"{FOLDER}/{self.number}.places", pairs, tuple(each << int(NUMBER_BITS) for each in slices)
-        )
-        known = RunRanges(f"{FOLDER}/{self.number}.sets", sets)
-        return VerifyWork(root, self.number, by_document, known, self.near.threshold)
+        sets = self.files_of(left, self.keyed + 2)
+        slices = (len(sets.files) * each // self.task_count for each in range(self.task_count))
+        pairs = self.files_of(left, self.keyed + 1, tuple(each << int(NUMBER_BITS) for each in slices))
+        return VerifyWork(root, self.number, pairs, sets, self.near.threshold)
