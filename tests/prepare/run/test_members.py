@@ -312,9 +312,9 @@ def test_tasks_are_the_same_whatever_a_machine_has(tmp_path):
 
 
 def test_a_row_that_is_too_large_for_the_run_is_set_aside_on_a_machine_that_could_hold_it(tmp_path):
-    job = _job(tmp_path, stages=[], memory="500MB", on_bad_input="set_aside", slice_size="64MB")
+    job = _job(tmp_path, stages=[], memory="800MB", on_bad_input="set_aside", slice_size="64MB")  # tests fill a process
     with open(tmp_path / "in" / "2.jsonl", "a") as file:
-        file.write(json.dumps({"key": "x" * 10_000_000, "time": 1, "value": 0.5, "note": "a"}) + "\n")
+        file.write(json.dumps({"key": "x" * 36_000_000, "time": 1, "value": 0.5, "note": "a"}) + "\n")
     penstock.run(
         {
             **json.loads(job.read_text()),

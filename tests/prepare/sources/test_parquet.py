@@ -86,15 +86,15 @@ REPEATED = {
 @pytest.mark.parametrize("kind", REPEATED)
 def test_long_values_that_the_file_holds_once_make_small_batches(tmp_path, kind):
     """The footer says two bytes per row, and so do the first rows."""
-    values = REPEATED[kind].take(pa.array([0] * 10_000 + [1] * 10_000))
-    path = write(tmp_path, pa.table({"id": range(20_000), "value": values}))
+    values = REPEATED[kind].take(pa.array([0] * 4_000 + [1] * 4_000))
+    path = write(tmp_path, pa.table({"id": range(8_000), "value": values}))
     (segment,) = survey(path).pieces
     rows, large = 0, 0
-    for each in read_segment(segment, reading_of(path, rows_at_once=20_000), frozenset()):
+    for each in read_segment(segment, reading_of(path, rows_at_once=8_000), frozenset()):
         assert each.batch.column("value").equals(values.slice(rows, len(each)))
         rows, large = rows + len(each), max(large, each.batch.nbytes)
-    assert rows == 20_000
-    assert large <= 17 << 20  # of 100 MB
+    assert rows == 8_000
+    assert large <= 17 << 20  # of 40 MB
 
 
 def test_columns_come_in_the_order_asked_for_whatever_the_files_own(tmp_path):
