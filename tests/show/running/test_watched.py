@@ -57,6 +57,21 @@ def test_in_a_terminal_nothing_is_shown_where_that_is_asked_for(job):
     assert _seen_in_a_terminal(job, ", progress=False") == ""
 
 
+@pytest.mark.proof  # it waits for ten seconds
+def test_without_a_terminal_a_run_that_waits_for_workers_warns(job):
+    script = f"import penstock\npenstock.run({json.dumps({**job, 'workers': 1, 'engine': 'workers'})})"
+    run = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+    try:
+        assert run.stderr
+        said = run.stderr.readline()
+        assert f"no worker is at work, and the run waits. Start one: penstock work {job['output']}" in said
+        subprocess.run([sys.executable, "-m", "penstock", "work", job["output"]], check=True, capture_output=True)
+        run.communicate(timeout=_SECONDS)
+        assert run.returncode == 0
+    finally:
+        run.kill()
+
+
 def test_without_a_terminal_nothing_is_shown_and_an_observer_hears_every_event(job, capfd):
     heard = []
     penstock.run(job, observe=heard.append)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,7 +30,8 @@ def run(
         observe: An Observer: a function that is called with each event, a dict. `help(penstock.events)` lists the
             events. What it raises ends the run. Default: None.
         redo: Replace a dataset that was made from something else, or make this one anew. Default: False.
-        progress: Show progress in a terminal or a notebook; elsewhere nothing is shown. Default: True.
+        progress: Show progress in a terminal or a notebook. Elsewhere nothing is shown; a run that waits for
+            workers warns. Default: True.
         on_metrics: Function that is called with a flat dict of numbers for a logger, such as
             `penstock/rows_per_second`. What it raises becomes a warning, once. Default: None.
         metrics_seconds: Seconds between two calls of `on_metrics`; it is also called at the end. Default: 10.
@@ -96,12 +98,20 @@ def _measured(metrics: Metrics) -> Observer | None:
     return RunMetrics(metrics).observe
 
 
+def _warn(event: Event) -> None:
+    """Where nobody looks on, a run that waits for workers says so all the same."""
+    if event["event"] in ("no_worker", "worker_left"):
+        from penstock.show.running.notices import notices
+
+        warnings.warn("\n".join(line.plain for line in notices(event)), stacklevel=2)
+
+
 @contextmanager
 def _shown(progress: bool) -> Iterator[Observer | None]:
     """A display, where somebody looks on."""
     in_terminal = sys.stderr is not None and sys.stderr.isatty()
     if not progress or not (in_terminal or "ipykernel" in sys.modules):
-        yield None
+        yield _warn if progress else None
         return
     from penstock.show.console import make_console  # here, because they cost memory and nobody else needs them
     from penstock.show.running.progress import Display
