@@ -85,10 +85,11 @@ class Place(Pass):
 
     def _work(self, left: Left, store: Store) -> PlaceWork:
         parts = tuple(row.shards for row in left.rows[self.before])
-        if not self._laid_out or self._laid_out[0][0] != parts:
+        known = store.root, parts  # a plan may be run again, into another folder
+        if not self._laid_out or self._laid_out[0][0] != known:
             schemas = part_schema(self.job), self.job.survey.output
             layout = lay_out_parts(store, self.job.splits, *schemas, parts, self.job.survey.optional)
-            self._laid_out[:] = [(parts, layout)]
+            self._laid_out[:] = [(known, layout)]
         layout = self._laid_out[0][1]
         artifacts = {number: each.artifact for number, each in left.learned.items()}
         return PlaceWork(store.root, parts, layout, changes_of(self.job, artifacts), self._is_in_memory)
