@@ -52,3 +52,10 @@ def test_a_defect_is_told_in_one_line(capsys):
 def test_as_json_nothing_but_a_traceback_goes_to_stderr(debug, capsys):
     tell(PlanError("it needs 3 GB"), as_json=True, debug=debug)
     assert ("PlanError" in capsys.readouterr().err) is debug
+
+
+@pytest.mark.parametrize("error", [MemoryError(), MemoryError("malloc of size 9 failed\nmore")])
+def test_a_process_without_memory_is_no_defect(error):
+    known = known_error(error)
+    assert isinstance(known, PlanError)
+    assert known.what in ("this process ran out of memory", "this process ran out of memory: malloc of size 9 failed")

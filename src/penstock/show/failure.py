@@ -10,7 +10,7 @@ from itertools import takewhile
 from rich.console import Console
 from rich.text import Text
 
-from penstock.base.errors import ConfigError, Interrupted, PenstockError, TaskError
+from penstock.base.errors import ConfigError, Interrupted, PenstockError, PlanError, TaskError
 from penstock.show.console import as_json_text, make_console
 
 _THREAD = re.compile(r"(?=^(?:Current thread|Thread) 0x)", re.MULTILINE)
@@ -43,6 +43,12 @@ def known_error(error: BaseException) -> PenstockError:
         return error
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("stopped", next_step="run the same command again: whatever was finished is kept")
+    if isinstance(error, MemoryError):
+        what = str(error).partition("\n")[0]
+        return PlanError(
+            "this process ran out of memory" + f": {what}" * bool(what),
+            next_step="give it more: a limit of this shell or job (`ulimit -v`) may be below `memory:`",
+        )
     return PenstockError(
         f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
         next_step="run the same command with --debug for the traceback, and report it with that",

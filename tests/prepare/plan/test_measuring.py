@@ -38,7 +38,10 @@ def trial(word: str, work: str) -> Trial:
 
 def survey(rows: int = 1000, **more: Any) -> Any:
     sample = pa.record_batch({"a": pa.array([1, 2], pa.int64())})
-    slices, own = ["a slice"], {"stored_row_bytes": 1.0, "stages": (), "sources": (), "sample": sample}
+    slices, own = (
+        ["a slice"],
+        {"stored_row_bytes": 1.0, "decoded_bytes": 0, "stages": (), "sources": (), "sample": sample},
+    )
     return SimpleNamespace(slices=slices, rows_of=lambda _: rows, **{**own, **more})
 
 
@@ -97,6 +100,10 @@ def test_a_job_is_small_with_little_data_much_memory_and_nothing_asked(rows, all
 def test_a_job_with_the_users_own_code_is_never_small():
     sources = (SimpleNamespace(function="some.module:read"),)
     assert not is_small(config(), survey(sources=sources), Budget(16_000 * MB, "a test"))
+
+
+def test_a_job_whose_lists_decode_to_much_is_not_small():
+    assert not is_small(config(), survey(decoded_bytes=129 * MB), Budget(16_000 * MB, "a test"))
 
 
 def test_nothing_is_added_for_engines_of_a_job_that_was_not_measured():

@@ -10,7 +10,9 @@ import pytest
 
 import penstock
 from penstock.base.errors import InputError
-from penstock.prepare.sources import UnreadablePart
+from penstock.prepare.job.source_config import SourceConfig
+from penstock.prepare.rows.layouts import plain_schema
+from penstock.prepare.sources import Reading, UnreadablePart, read_segment
 from penstock.prepare.sources.slices import cut_slices
 from tests.prepare.sources.reader import read, survey
 
@@ -27,6 +29,11 @@ def write(path: Path, table: pa.Table, batch_rows: int = 100, footer: bool = Fal
     with new(str(path), table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(table, max_chunksize=batch_rows)
     return path
+
+
+def reading_of(path: Path) -> Reading:
+    schema = plain_schema(survey(path).schema)
+    return Reading(schema, tuple(schema.names), True, 1000, 1 << 20, ("arrow",), (SourceConfig(path=(str(path),)),))
 
 
 @pytest.mark.parametrize("footer", [False, True])
@@ -171,3 +178,47 @@ def test_a_saved_dataset_that_cannot_be_read_as_it_lies_says_why(tmp_path):
     (tmp_path / "old" / "state.json").write_text("{")
     with pytest.raises(InputError, match="not JSON"):
         run(tmp_path, path=str(tmp_path / "old"))
+
+
+LONG = "x" * 1_000_000
+
+
+def dictionary(rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int8()), pa.array([LONG]))
+
+
+def runs(rows: int) -> pa.Array:
+    return pa.RunEndEncodedArray.from_arrays(pa.array([rows], pa.int32()), pa.array([LONG]))
+
+
+@pytest.mark.parametrize("make", [dictionary, runs])
+@pytest.mark.parametrize("footer", [False, True])
+def test_a_long_value_that_the_file_holds_once_makes_small_batches(tmp_path, make, footer):
+    """Decoded at once, it would be 2 GB: to look at it is no reason either."""
+    path = write(tmp_path / "a.arrow", pa.table({"value": make(2_000)}), batch_rows=2_000, footer=footer)
+    (segment,) = survey(path).pieces
+    before = pa.default_memory_pool().max_memory()
+    rows = 0
+    for each in read_segment(segment, reading_of(path), frozenset()):
+        assert len(each) <= 16
+        rows += len(each)
+    assert rows == 2_000
+    assert pa.default_memory_pool().max_memory() - before < 100_000_000
+
+
+@pytest.mark.parametrize("code", [3, -1])
+def test_a_code_that_stands_for_nothing_makes_the_batch_unreadable(tmp_path, code):
+    codes = pa.array([0, code], pa.int8())
+    values = pa.DictionaryArray.from_arrays(codes, pa.array(["a"]), safe=False)
+    path = write(tmp_path / "a.arrow", pa.table({"value": values}))
+    (segment,) = survey(path).pieces
+    with pytest.raises(UnreadablePart, match="bounds"):
+        list(read_segment(segment, reading_of(path), frozenset()))
+
+
+@pytest.mark.parametrize("footer", [False, True])
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_what_compressed_batches_decode_to_is_not_known(tmp_path, footer, compression):
+    """A job with such a file is no small one: later batches may be of any size, and nobody watches the driver."""
+    path = write(tmp_path / "a.arrow", table_of(1000), footer=footer, compression=compression)
+    assert bool(survey(path).decoded_bytes) == bool(compression)

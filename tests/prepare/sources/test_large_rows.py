@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -60,3 +63,35 @@ def test_a_document_larger_than_a_quarter_of_memory_is_refused_by_name_without_b
     assert "and this memory allows a row of 100,000,000" in workshop.run(job).stdout
     workshop.run_well(job, "--set", "on_bad_input=set_aside")
     assert len(penstock.open(tmp_path / "out", "train")) == 0
+
+
+_IN_LITTLE_MEMORY = """
+import resource, sys
+import subprocess
+import sys
+
+import pyarrow as pa
+from tests.prepare.sources.reader import read, survey
+
+survey(sys.argv[1])
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (64 << 20),) * 2)
+try:
+    print(len(read(sys.argv[1]).rows), "rows")
+except MemoryError:
+    print("out of memory")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of address space is Linux's")
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
+def test_a_row_that_a_worker_has_no_memory_for_is_no_damage(tmp_path, name):
+    """With `on_bad_input: set_aside` the row group would be missing, in a dataset that depends on memory."""
+    text = "x" * (120 << 20)
+    if name == "a.parquet":
+        pq.write_table(pa.table({"text": ["short", text]}), tmp_path / name, compression="zstd")
+    else:
+        (tmp_path / name).write_text(f'{{"text": "short"}}\n{{"text": "{text}"}}\n')
+    command = [sys.executable, "-c", _IN_LITTLE_MEMORY, str(tmp_path / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] == ["out of memory"], done.stderr

@@ -31,7 +31,7 @@ def is_small(config: Config, survey: Survey, budget: Budget) -> bool:
     """Whether there is little data, much memory, no code but penstock's own, and an engine that works in the driver."""
     if strategy_of(config).is_own_choice or user_code(survey) or not config.engine.kind.has_inside:
         return False
-    decoded = sum(map(survey.rows_of, survey.slices)) * row_bytes_of(survey)
+    decoded = max(sum(map(survey.rows_of, survey.slices)) * row_bytes_of(survey), survey.decoded_bytes)
     return decoded <= _SMALL and _SMALL_NEEDS + _most_assumed(survey) + 10 * decoded <= budget.allowed
 
 

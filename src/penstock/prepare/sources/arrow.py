@@ -9,17 +9,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.base.files import ReadFile
-from penstock.prepare.rows.layouts import without_metadata
+from penstock.prepare.rows.layouts import plain_array, without_metadata
 from penstock.prepare.rows.rows import Rows
 from penstock.prepare.sources import File, FileSurvey, Reading, Source, SourceOptions, UnreadablePart
 from penstock.prepare.sources.reading.bad_text import as_binary
 from penstock.prepare.sources.reading.input_file import first_line, unusable
-from penstock.prepare.sources.reading.large_rows import sound_rows
+from penstock.prepare.sources.reading.large_rows import MOST_GROWTH, is_bytes, sound_rows
 from penstock.prepare.sources.slices import Segment
 
 _MAGIC = b"ARROW1"  # of a file with a footer
+_UNKNOWN = 1 << 62  # bytes that compressed batches decode to
 _DAMAGE = (pa.ArrowException, OSError, EOFError)
 
 
@@ -37,10 +39,13 @@ class Arrow(Source):
                 for first, last, size, batch in _batches(mapped, some, 0, 1 << 62):
                     pieces.append(file.segment(known, batch.num_rows, size, first, last, ordinal))
                     ordinal += batch.num_rows
+                is_compressed = _is_compressed(mapped)
+        except MemoryError:
+            raise
         except _DAMAGE as error:
             where = f"{file.location}, record batch {len(pieces)}"
             raise unusable(f"not a readable Arrow file: {first_line(error)}", where) from error
-        return FileSurvey(schema, tuple(pieces))
+        return FileSurvey(schema, tuple(pieces), decoded_bytes=_UNKNOWN if is_compressed else 0)
 
     def read(self, segment: Segment, reading: Reading) -> Iterator[Rows]:
         columns = list(reading.columns)
@@ -57,9 +62,26 @@ SOURCE = Arrow()
 
 
 def _cut(batch: pa.RecordBatch, ordinal: int, segment: Segment, reading: Reading) -> Iterator[Rows]:
-    count = reading.rows_of(batch.nbytes / max(batch.num_rows, 1))
+    count = min(reading.rows_of(batch.nbytes / max(batch.num_rows, 1)), _most_rows(batch, reading))
     for start in range(0, batch.num_rows, count):
         yield from sound_rows(batch.slice(start, count), ordinal + start, segment, reading)
+
+
+def _most_rows(batch: pa.RecordBatch, reading: Reading) -> int:
+    """Rows that decode to little enough, even if each has the longest value of its dictionary or of its runs."""
+    longest = sum(_longest_value(array) for array in batch.columns)
+    return max(1, MOST_GROWTH * reading.bytes_at_once // max(longest, 1))
+
+
+def _longest_value(array: pa.Array) -> int:
+    """Bytes of the longest text that codes or runs stand for."""
+    is_a = pa.types
+    if not (is_a.is_dictionary(array.type) or is_a.is_run_end_encoded(array.type)):
+        return 0
+    values = array.dictionary if is_a.is_dictionary(array.type) else plain_array(array.values)
+    if is_a.is_dictionary(values.type):
+        values = values.dictionary
+    return int(pc.max(pc.binary_length(as_binary(values))).as_py() or 0) if is_bytes(values.type) else 0
 
 
 def _refuse_damaged(batch: pa.RecordBatch, segment: Segment, part: int, ordinal: int) -> None:
@@ -67,10 +89,45 @@ def _refuse_damaged(batch: pa.RecordBatch, segment: Segment, part: int, ordinal:
     try:
         batch.validate()
         for array in batch.columns:
-            as_binary(array).validate(full=True)
+            _plain_codes(array).validate(full=True)
+    except MemoryError:  # that says nothing of the file: the task is tried again with less
+        raise
     except pa.ArrowException as error:
         rows = batch.num_rows
         raise UnreadablePart(segment, part, ordinal, rows, first_line(error), "unreadable record batch") from error
+
+
+def _plain_codes(array: pa.Array) -> pa.Array:
+    """The array with text as bytes. Codes stay codes: what they stand for may be far more than memory."""
+    if not pa.types.is_dictionary(array.type):
+        return as_binary(array)
+    return pa.DictionaryArray.from_arrays(array.indices, as_binary(array.dictionary), safe=False)
+
+
+def _is_compressed(mapped: Any) -> bool:
+    """Whether batches are compressed, as the header of the first one says. Arrow tells nobody."""
+    mapped.seek(8 if mapped.read_at(len(_MAGIC), 0) == _MAGIC else 0)
+    while True:
+        try:
+            message = pa.ipc.read_message(mapped)
+        except EOFError:
+            return False
+        if message.type == "record batch":
+            data = message.metadata.to_pybytes()
+            return bool(_field(data, _table(data, _field(data, _table(data, 0), 2)), 3))
+
+
+def _table(data: bytes, place: int) -> int:
+    """Where the table lies that this place of a flatbuffer points to."""
+    return place + int.from_bytes(data[place : place + 4], "little")
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Where a field of a table lies, or 0 if it is not there."""
+    fields = table - int.from_bytes(data[table : table + 4], "little", signed=True)
+    has, place = int.from_bytes(data[fields : fields + 2], "little"), fields + 4 + 2 * number
+    offset = int.from_bytes(data[place : place + 2], "little") if place < fields + has else 0
+    return table + offset if offset else 0
 
 
 @contextmanager

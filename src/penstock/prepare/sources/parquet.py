@@ -23,7 +23,7 @@ from penstock.prepare.sources.reading.input_file import (
     unusable,
     was_changed,
 )
-from penstock.prepare.sources.reading.large_rows import sound_rows, too_large
+from penstock.prepare.sources.reading.large_rows import MOST_GROWTH, sound_rows, too_large
 from penstock.prepare.sources.slices import Segment
 
 # Compressed pages are fetched this much at a time per column; without it Arrow holds a whole column chunk.
@@ -35,10 +35,11 @@ _AS_SURVEYED = {
 # Longer rows are decoded one by one. A batch that grows while a large row is added takes a fourth copy of that row.
 _LONG_ROW = 64 << 10
 # Long text may be stored once for thousands of rows: the footer, and the first rows, then say nothing of its length.
-# Where values take more than this in the file, a batch has few rows. A batch may decode to so many times its size.
+# Where values take more than this in the file, a batch has few rows.
 _LONG_VALUE = 1 << 10
-_MOST_GROWTH = 16
 _ROWS_OF_CODES = 1 << 10
+# Bytes of a decoded value, at least: lists of millions of equal numbers take a few bytes in the file.
+_WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 _SMALL_FILE = 64 << 10  # read whole by a survey: there may be a hundred thousand, and every read has its price
 
 
@@ -53,18 +54,22 @@ class Parquet(Source):
             try:
                 metadata = pq.read_metadata(source)
                 schema = without_metadata(metadata.schema.to_arrow_schema())
+            except MemoryError:
+                raise
             except (pa.ArrowException, OSError, ValueError) as error:
                 where = f"{file.location}, footer, {size:,} bytes"
                 raise unusable(f"not a readable Parquet file: {first_line(error)}", where) from error
             known = identity_of_ends(file.location) if is_remote(file.location) else _identity_of(source, size)
         _refuse_twins(schema, file.location)
-        pieces, ordinal = [], 0
+        pieces, ordinal, list_bytes = [], 0, 0.0
+        has_lists = any(map(pa.types.is_nested, schema.types))
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             size_bytes = sum(chunk.total_compressed_size for chunk in _chunks(group))
             pieces.append(file.segment(known, group.num_rows, size_bytes, number, number + 1, ordinal))
             ordinal += group.num_rows
-        return FileSurvey(schema, tuple(pieces))
+            list_bytes += _decoded_bytes(_lists(metadata, group)) if has_lists else 0
+        return FileSurvey(schema, tuple(pieces), decoded_bytes=int(list_bytes))
 
     def identity(self, location: str) -> str:
         """Size and hash of the footer, which names every column chunk's place, size and statistics."""
@@ -113,6 +118,8 @@ def _open(handle: ReadFile | RemoteFile, segment: Segment, codes: frozenset[str]
             page_checksum_verification=True,
             **_AS_SURVEYED,
         )
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         what = f"the file changed while it was being read: {first_line(error)}"
         raise was_changed(what, segment.location) from error
@@ -133,14 +140,25 @@ def _chunks(group: pq.RowGroupMetaData) -> list[pq.ColumnChunkMetaData]:
     return [group.column(number) for number in range(group.num_columns)]
 
 
+def _lists(metadata: pq.FileMetaData, group: pq.RowGroupMetaData) -> list[pq.ColumnChunkMetaData]:
+    chunks = _chunks(group)
+    return [each for number, each in enumerate(chunks) if metadata.schema.column(number).max_repetition_level]
+
+
 def _bytes_of(chunks: Iterable[pq.ColumnChunkMetaData]) -> int:
     """Bytes before they were compressed; of codes that stand for text, those of the codes."""
     return sum(each.total_uncompressed_size for each in chunks)
 
 
+def _decoded_bytes(chunks: Iterable[pq.ColumnChunkMetaData]) -> float:
+    """Bytes that chunks decode to, at least: of text as much as the file says, which may be its codes."""
+    sizes = (max(each.total_uncompressed_size, each.num_values * _WIDTHS.get(each.physical_type, 0)) for each in chunks)
+    return float(sum(sizes))
+
+
 def _most_rows(file: pq.ParquetFile, group: int, at_once: int, segment: Segment, reading: Reading) -> int:
     """Rows that decode to little enough, even if each has the longest value of its dictionary."""
-    metadata, most_bytes = file.metadata.row_group(group), _MOST_GROWTH * reading.bytes_at_once
+    metadata, most_bytes = file.metadata.row_group(group), MOST_GROWTH * reading.bytes_at_once
     coded = {
         each.path_in_schema: each.num_values / max(metadata.num_rows, 1)
         for each in _chunks(metadata)
@@ -149,20 +167,26 @@ def _most_rows(file: pq.ParquetFile, group: int, at_once: int, segment: Segment,
         and each.path_in_schema not in reading.codes
         and each.path_in_schema.partition(".")[0] in reading.columns
         and each.total_uncompressed_size < _LONG_VALUE * each.num_values
-        and each.total_uncompressed_size * min(at_once, each.num_values) > most_bytes
+        and each.total_uncompressed_size * _most_values(each, metadata, at_once) > most_bytes
     }
     if not coded:
         return at_once
-    longest = _longest_values(file.metadata, group, list(coded), segment)
+    longest = _longest_values(file.metadata, group, list(coded), min(at_once, _ROWS_OF_CODES), segment)
     return max(1, int(most_bytes / max(sum(longest.get(path, 0) * count for path, count in coded.items()), 1)))
 
 
-def _longest_values(metadata: pq.FileMetaData, group: int, paths: list[str], segment: Segment) -> dict[str, int]:
+def _most_values(chunk: pq.ColumnChunkMetaData, group: pq.RowGroupMetaData, rows: int) -> float:
+    return float(min(rows * chunk.num_values / max(group.num_rows, 1), chunk.num_values))
+
+
+def _longest_values(
+    metadata: pq.FileMetaData, group: int, paths: list[str], at_once: int, segment: Segment
+) -> dict[str, int]:
     """Bytes of the longest value of each column's dictionary, which comes with values that are read as codes."""
     longest: dict[str, int] = {}
     with open_input(segment.location) as handle:
         file = pq.ParquetFile(handle, metadata=metadata, read_dictionary=paths, pre_buffer=False, **_AS_SURVEYED)
-        for rows in file.iter_batches(_ROWS_OF_CODES, row_groups=[group], columns=paths, use_threads=False):
+        for rows in file.iter_batches(at_once, row_groups=[group], columns=paths, use_threads=False):
             leaves = [leaf for column in rows.columns for leaf in _leaves(column)]
             if len(leaves) > len(paths):  # a column with a dot in its name, and a struct whose fields have that path
                 return {}
@@ -196,9 +220,9 @@ def _read_group(
         # Told by the footer: it is not read.
         yield reading.none_of(segment, too_large(segment, ordinal, size, reading.most_row_bytes))
         return
-    read = (each for each in chunks if each.path_in_schema.partition(".")[0] in reading.columns)
-    row_bytes = _bytes_of(read) / max(count, 1)
-    at_once = reading.rows_of(row_bytes) if row_bytes < _LONG_ROW else 1
+    read = [each for each in chunks if each.path_in_schema.partition(".")[0] in reading.columns]
+    is_long = _bytes_of(read) >= _LONG_ROW * max(count, 1)
+    at_once = 1 if is_long else reading.rows_of(_decoded_bytes(read) / max(count, 1))
     try:
         at_once = min(at_once, _most_rows(file, group, at_once, segment, reading))
         for batch in file.iter_batches(at_once, row_groups=[group], columns=list(reading.columns), use_threads=False):
@@ -206,6 +230,8 @@ def _read_group(
             yield from sound_rows(batch.select(list(reading.columns)), ordinal, segment, reading)
             ordinal += batch.num_rows
             seen += batch.num_rows
+    except MemoryError:  # that says nothing of the file: the task is tried again with less
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnreadablePart(segment, group, first, count, first_line(error)) from error
     if seen != count:

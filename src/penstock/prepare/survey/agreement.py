@@ -46,6 +46,7 @@ class Agreed:
     not_seen: tuple[str, ...]  # columns that `types:` declares, and that none of the first rows has
     sources: tuple[SourceOptions, ...]
     divided_by: tuple[dict[str, Any], ...]  # splits by hash of which the input is only a part
+    decoded_bytes: int
 
     def reading(self, formats: tuple[str, ...]) -> Reading:
         """Reads a few rows at a time, to look at them."""
@@ -72,7 +73,8 @@ def agree(config: Config, stages: tuple[Stage, ...], sources: tuple[SourceOption
     unseen = tuple(name for name in not_seen if name in columns)
     bad = [*bad, *wrong]
     divided_by = dividing_hashes(files)
-    return Agreed(schema, columns, needed is None, pieces, tuple(bad), unseen, sources, divided_by)
+    decoded_bytes = sum(survey.decoded_bytes for _, survey in good)
+    return Agreed(schema, columns, needed is None, pieces, tuple(bad), unseen, sources, divided_by, decoded_bytes)
 
 
 def _refuse_idle_options(sources: tuple[SourceOptions, ...], files: list[File]) -> None:

@@ -61,6 +61,7 @@ def take_survey(config: Config, scout: Scout, budget: Budget | None = None) -> S
         hashed=kept.hashed,
         lineage=kept.lineage,
         divided_by=agreed.divided_by,
+        decoded_bytes=agreed.decoded_bytes,
     )
 
 

@@ -137,6 +137,8 @@ def _whole(data: Chunk, starts: Array, ends: Array, parser: Parser) -> pa.Record
 def _parsed(data: Bytes, count: int, parser: Parser) -> pa.RecordBatch | None:
     try:
         batch = parser.parse(data)
+    except MemoryError:  # that says nothing of the record: the task is tried again with less
+        raise
     except pa.ArrowException:
         return None
     return batch if batch.num_rows == count else None
@@ -183,6 +185,8 @@ def _halve(
 def _reason(record: bytes, parser: Parser) -> str:
     try:
         return f"{parser.parse(record).num_rows} records where one was expected"
+    except MemoryError:
+        raise
     except pa.ArrowException as error:
         return _ROW_NUMBER.sub("", str(error).partition("\n")[0])
 

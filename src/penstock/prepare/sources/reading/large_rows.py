@@ -19,6 +19,8 @@ from penstock.prepare.sources.reading.bad_records import TOO_LARGE_RECORD
 from penstock.prepare.sources.reading.bad_text import as_binary, sound_text
 from penstock.prepare.sources.slices import Segment
 
+MOST_GROWTH = 16  # a batch of text that a file stores once for many rows may decode to so many times its size
+
 
 def is_bytes(kind: pa.DataType) -> bool:
     is_a = pa.types
