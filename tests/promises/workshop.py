@@ -171,8 +171,8 @@ def names_in(output: Path) -> set[str]:
 
 def events_named(output: Path, name: str) -> list[dict[str, Any]]:
     """What the log of the run in this output tells of one kind of event."""
-    lines = (output / ".penstock" / "events.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == name]
+    whole = (output / ".penstock" / "events.jsonl").read_text().rpartition("\n")[0]  # a run may be writing a line
+    return [event for event in map(json.loads, whole.splitlines()) if event["event"] == name]
 
 
 def ledger_rows(output: Path) -> int:
