@@ -59,7 +59,7 @@ class Container:
     disk_mib: int | None
     timeout: int
     retries: int
-    projection: dict[str, Any] | None  # of the time it takes, unless it cannot be planned here
+    projection: dict[str, Any] | None  # of the time; None if the job cannot be planned here
 
     @property
     def seconds(self) -> float | None:

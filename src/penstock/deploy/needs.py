@@ -30,7 +30,7 @@ class Needs:
     unknown: str = ""
 
     def projection(self, nodes: int, cores: int, memory_bytes: int) -> dict[str, Any] | None:
-        """The job on nodes with so many cores, where a run may use so much memory. None if it has no plan."""
+        """The job on `nodes` that each give a run `cores` and `memory_bytes`. None if it has no plan."""
         if self.plan is None:
             return None
         budget = Budget(memory_bytes, f"{format_size(memory_bytes)} of memory")

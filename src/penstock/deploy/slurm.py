@@ -48,7 +48,7 @@ class Array:
     memory_bytes: int
     time: str | None
     partition: str | None
-    projection: dict[str, Any] | None  # of the time it takes, unless it cannot be planned here
+    projection: dict[str, Any] | None  # of the time; None if the job cannot be planned here
     exports: bool  # whether the job has an `export:`, which is made when the dataset is finished
 
     @property

@@ -198,7 +198,7 @@ class WorkerLeft(TypedDict):
 
 
 class WorkerClock(TypedDict):
-    """The clock of a worker is more than a minute off, by that of the shared folder. Leases do not depend on it."""
+    """The clocks of a worker and of the shared folder differ by more than a minute. Leases do not depend on it."""
 
     event: Literal["worker_clock"]
     time: float

@@ -68,7 +68,7 @@ def _event(name: str, facts: dict[str, Any]) -> Event:
 
 
 def _line(event: Event) -> bytes:
-    """A path that is no UTF-8 has single surrogates: their escapes are those of JSON."""
+    """JSON of an event. Paths that are not valid UTF-8 have lone surrogates, which JSON can escape."""
     return json.dumps(event, ensure_ascii=False).encode(errors="backslashreplace")
 
 

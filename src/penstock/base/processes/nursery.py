@@ -96,7 +96,7 @@ class Nursery:
         return resident_memory(self._line.child.pid).counted if self._line else 0
 
     def share_bytes(self) -> int:
-        """Bytes that the process adds to the tree, without the shares of its children in what they have in common."""
+        """Bytes that the process adds to the tree. Its children count their own shares of common memory."""
         return process_memory(self._line.child.pid).counted if self._line else 0
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class _Line:
             self._socket.sendmsg([_REQUEST.pack(what, pid, seconds)], given)
             answer = self._socket.recv(_ANSWER.size, socket.MSG_WAITALL)
         except BaseException:
-            self._socket.close()  # the answer would be taken for that of the next request
+            self._socket.close()  # otherwise the next request would read this answer
             raise
         if len(answer) < _ANSWER.size:
             raise ConnectionError("the nursery has ended")

@@ -131,8 +131,8 @@ class Attempts:
         self._waiting.extend(map(Attempt, tasks))
 
     def drop(self, names: Collection[str]) -> list[events.Command]:
-        """Forget tasks that another does."""
-        if not names:  # asked at every turn of an engine: waiting tasks may be many thousands
+        """Forget tasks that another member does."""
+        if not names:  # every turn of an engine asks, and many thousands of tasks may wait
             return []
         self._waiting = deque(attempt for attempt in self._waiting if attempt.task.name not in names)
         return [self._stop(worker) for worker, attempt in self._busy() if attempt.task.name in names]

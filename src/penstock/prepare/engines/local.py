@@ -52,7 +52,7 @@ class LocalEngine:
         self._workers: dict[int, Worker] = {}
         self._attempts = Attempts()
         self._rows_done = 0
-        self._sampled = self._shown = time.monotonic()  # a run begins with a look of its own
+        self._sampled = self._shown = time.monotonic()  # a run reads memory when it begins
         self._looked, self._is_seen = 0.0, False
         self._sample_pause = _SAMPLE_SECONDS
         self._memory = TreeMemory()
@@ -72,7 +72,7 @@ class LocalEngine:
             if self._attempts.is_over and feed.is_over:
                 return
             self._take(events.Tick())
-            self._sample()  # now that workers have their tasks: they need not wait for it
+            self._sample()  # after workers got their tasks: they do not wait for it
             for number in self._heard():
                 self._listen(number)
             self._look_at_silent_workers()
@@ -167,7 +167,7 @@ class LocalEngine:
                     refuse_other_row(task, row)
                     self._rows_done += row.rows_read
                     self._done(task, row, effort)
-                    if not self._is_seen:  # its memory is still there: sample it, or a short run would never be seen
+                    if not self._is_seen:  # sample while it holds memory: a short run may have no other sample
                         self._is_seen, self._sampled = True, 0.0
                 case events.Raise(error):
                     raise error

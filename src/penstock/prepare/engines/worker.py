@@ -31,7 +31,7 @@ from penstock.prepare.passes.folds.trying.first_rows import try_first_rows
 from penstock.prepare.passes.folds.trying.measure import measure
 from penstock.prepare.survey.scouting import Scouted, scout
 
-# Imported once, before workers are forked: with what folds need, and what `pa.array` of a numpy array asks for.
+# Imported once, before workers are forked: what folds need, and numpy.ma, which `pa.array` of a numpy array imports.
 OF_EVERY_JOB = (try_first_rows, numpy.ma)
 
 

@@ -26,7 +26,7 @@ class RangedWork(Work):
 
     @abstractmethod
     def ready(self) -> Self:
-        """The same, when its tasks can find their ranges: called if there are several."""
+        """A copy whose tasks can find their ranges. Called if there are several tasks."""
 
     @cached_property
     def identity(self) -> str:

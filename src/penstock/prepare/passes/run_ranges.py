@@ -1,6 +1,6 @@
 """Run ranges: many files of runs -> the blocks of each range of first words, from one catalogue. Next: ranged_work.py.
 
-A block that reaches into several ranges is in the catalogue of each: so often is it read.
+A block that reaches into several ranges is listed once in each of them, and read once for each.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,15 +16,15 @@ from penstock.prepare.rows.container import Array
 from penstock.prepare.stages.dedup.runs import END_OF_KEYS, ENTRIES, RunsFile, entry_of, open_runs, read_table, runs_at
 from penstock.shards.columns import FileFacts
 
-_AT_ONCE = 1 << 14  # blocks, as often as they are in the catalogue: 1 MB
+_AT_ONCE = 1 << 14  # entries of the catalogue: 1 MB
 _KEYS = "keys"
 
 
 @dataclass(frozen=True)
 class RunRanges:
-    """Files of runs, in their order, and the first words at which ranges begin: 0, and others that ascend.
+    """Files of runs, in their order, and the first words at which ranges begin: 0, then larger ones.
 
-    Without a catalogue there is one range, and the one task that wants it reads the tables.
+    Without a catalogue there is one range, and its only task reads the tables.
     """
 
     name: str  # of the catalogue
@@ -33,7 +33,7 @@ class RunRanges:
     written: FileFacts | None = None  # the catalogue, when it is there
 
     def ready(self, store: Store) -> Self:
-        """Write the catalogue: so the table of each file is read once, and not by every task."""
+        """Write the catalogue, so that the table of each file is read once, not by every task."""
         entry: Any = []
         keys = 0
         with ExitStack() as stack:
@@ -59,12 +59,12 @@ class RunRanges:
         ]
 
     def ends(self, number: int) -> tuple[int, int]:
-        """First words between which a range lies: the second is not in it."""
+        """First word of a range, and the first word behind it."""
         low, high = (*self.edges, END_OF_KEYS)[number : number + 2]
         return low, high
 
     def keys(self, store: Store, found: Sequence[RunsFile]) -> int:
-        """Number of keys in all ranges, if `found` are the files of one."""
+        """Number of keys in all ranges. `found` are the files of one range."""
         if self.written is None:
             return sum(each.keys for each in found)
         return int(open_catalogue(store, self.written).facts[_KEYS])
@@ -76,7 +76,7 @@ def equal_edges(ranges: int) -> tuple[int, ...]:
 
 
 def _in_ranges(blocks: Array, edges: Array) -> Iterator[tuple[Array, Array]]:
-    """Blocks, once for each range that they reach into, and those ranges; some at a time."""
+    """Blocks, repeated for each range that they reach into, and the range of each. Yields some at a time."""
     first, last = (np.searchsorted(edges, blocks[word], side="right") - 1 for word in ("first", "last"))
     counts = last - first + 1
     for some in np.split(np.arange(len(blocks)), np.flatnonzero(np.diff(np.cumsum(counts) // _AT_ONCE)) + 1):

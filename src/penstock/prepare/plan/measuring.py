@@ -19,7 +19,7 @@ from penstock.prepare.survey.survey import Survey
 
 # Decoded bytes: from about there on, two workers are quicker than none, for all that they must start.
 _SMALL = 128 << 20
-_SMALL_NEEDS = 512 << 20  # free beside ten times that and the engines of stages, since nobody watches it
+_SMALL_NEEDS = 512 << 20  # allowed beside ten times that and the engines of stages: nothing watches such a job
 _MOST_GROWTH = 3  # of text that is decoded: one byte of an older encoding may become three of UTF-8
 _BATCH_BYTES = 4 << 20
 _DRIVER_GROWTH = 8 << 20  # the event log, and what comes with a run

@@ -83,5 +83,5 @@ def places_of_part(catalogue: Container, part: int) -> Array:
 
 
 def by_file(places: Array) -> list[Array]:
-    """The places in each file that has some."""
+    """Places, divided by file. Files without places are left out."""
     return np.split(places, np.flatnonzero(np.diff(places[FILE])) + 1) if len(places) else []

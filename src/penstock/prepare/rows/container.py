@@ -71,7 +71,7 @@ class Stored:
 
     @contextmanager
     def opened(self) -> Iterator[OpenFile]:
-        """To open a file costs more than to read a small range."""
+        """The open file, for several reads: opening costs more than reading a small range."""
         if kept := self.written and keep_open(self.store, self.name, self.written):
             yield kept
             return

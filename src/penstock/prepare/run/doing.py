@@ -43,8 +43,8 @@ class Doing:
         make: Callable[[Opening], Engine] = make_engine,
         alone: bool = True,
     ) -> Iterator[Self]:
-        """Where memory has no room for a comparison of engines beside the tasks, it is waited for first. `make` opens
-        the engine; not `alone`: other machines do tasks of the same run."""
+        """If memory has no room for a comparison of engines beside the tasks, wait for the comparison first. `make`
+        opens the engine. If not `alone`, other machines do tasks of the same run."""
         with ExitStack() as stack:
             proving = Proving(plan.survey)
             stack.callback(proving.end)
@@ -104,8 +104,8 @@ class Doing:
         return [done[task.name] for task in tasks], work.engine
 
     def _done_elsewhere(self, tasks: Sequence[Task]) -> list[LedgerRow]:
-        """Rows of a pass that other machines have finished, which the engine learns. What its tasks have read may be
-        gone."""
+        """Ledger rows, if other machines have finished the pass: files that its tasks read may be gone. The engine
+        learns these rows by itself."""
         if self.alone or not {task.name for task in tasks} <= done_tasks(self.store):
             return []
         return [row for task in tasks if (row := read_row(self.store, task.name))]

@@ -21,7 +21,7 @@ def hold_output(plan: Plan, store: Store) -> Iterator[tuple[int, ...]]:
         try:
             yield lock
         finally:
-            forget_kept()  # or the next run of this process would read a damaged file that was replaced
+            forget_kept()  # otherwise the next run of this process would read old files, even damaged ones
 
 
 @contextmanager

@@ -66,7 +66,7 @@ class Progress:
         self.records[-1].hold(memory)
 
     def begin_pass(self, planned: Planned, kept: list[LedgerRow], held_bytes: Callable[[], int]) -> PassRecord:
-        """It begins with what the pass before has ended with: to look takes milliseconds per worker, and all wait."""
+        """Starts with the memory at the end of the previous pass: to read it takes milliseconds per worker."""
         memory = self.records[-1].end if self.records else held_bytes()
         rows_kept = sum(row.rows_read for row in kept)
         record = PassRecord(planned, _stage_names(self.plan, planned), memory, len(kept), rows_kept)

@@ -97,8 +97,8 @@ def kept_rows(
 
 
 def refuse_replaced(store: Store, plan: Plan, kept: Iterable[Sequence[LedgerRow]]) -> None:
-    """Refuse files that are not those that the rows name. Machines that do the same task write the same bytes, unless
-    one of them has left out a file in which a function hung. Files between passes are compared when they are read."""
+    """Refuse files that differ from their ledger rows. Machines that do the same task write the same bytes, unless one
+    of them has left out a file in which a function hung. Files between passes are compared when they are read."""
     if not isinstance(store, SharedStore) or plan.config.on_bad_input == "fail":
         return
     replaced = [row for rows in kept for row in rows if not files_are_there(store, row, spill_needed=False)]

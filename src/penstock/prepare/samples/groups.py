@@ -86,7 +86,7 @@ def _between(store: Store, split: str, parts: list[ShardFacts], low: int, high: 
 
 
 def _distinct(found: list[Array]) -> Array:
-    """In order. `np.unique` would import numpy.ma, which takes longer than the groups of a small job."""
+    """Distinct values, sorted. `np.unique` imports numpy.ma, which takes longer than the groups of a small job."""
     ordered: Array = np.sort(np.concatenate(found))
     is_new: Array = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
     return ordered[is_new]

@@ -86,7 +86,7 @@ class FileSurvey:
     schema: pa.Schema
     pieces: tuple[Segment, ...]
     not_seen: tuple[str, ...] = ()  # columns that `types:` declares, and that none of the first rows has
-    decoded_bytes: int = 0  # of lists and of compressed batches, at least: first rows say nothing of later ones
+    decoded_bytes: int = 0  # at least, of lists and compressed batches: first rows tell nothing about them
 
 
 @dataclass(frozen=True)

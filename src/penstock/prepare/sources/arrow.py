@@ -21,7 +21,7 @@ from penstock.prepare.sources.reading.large_rows import MOST_GROWTH, is_bytes, s
 from penstock.prepare.sources.slices import Segment
 
 _MAGIC = b"ARROW1"  # of a file with a footer
-_UNKNOWN = 1 << 62  # bytes that compressed batches decode to
+_UNKNOWN = 1 << 62  # decoded bytes of compressed batches
 _DAMAGE = (pa.ArrowException, OSError, EOFError)
 
 
@@ -68,7 +68,7 @@ def _cut(batch: pa.RecordBatch, ordinal: int, segment: Segment, reading: Reading
 
 
 def _most_rows(batch: pa.RecordBatch, reading: Reading) -> int:
-    """Rows that decode to little enough, even if each has the longest value of its dictionary or of its runs."""
+    """Most rows whose decoded size is bounded, even if each has the longest value of its dictionary or runs."""
     longest = sum(_longest_value(array) for array in batch.columns)
     return max(1, MOST_GROWTH * reading.bytes_at_once // max(longest, 1))
 
@@ -90,7 +90,7 @@ def _refuse_damaged(batch: pa.RecordBatch, segment: Segment, part: int, ordinal:
         batch.validate()
         for array in batch.columns:
             _plain_codes(array).validate(full=True)
-    except MemoryError:  # that says nothing of the file: the task is tried again with less
+    except MemoryError:  # the file is not to blame: the task is tried again with less
         raise
     except pa.ArrowException as error:
         rows = batch.num_rows
@@ -105,7 +105,7 @@ def _plain_codes(array: pa.Array) -> pa.Array:
 
 
 def _is_compressed(mapped: Any) -> bool:
-    """Whether batches are compressed, as the header of the first one says. Arrow tells nobody."""
+    """Whether batches are compressed, as the header of the first one says. Arrow has no function for it."""
     mapped.seek(8 if mapped.read_at(len(_MAGIC), 0) == _MAGIC else 0)
     while True:
         try:
@@ -118,12 +118,12 @@ def _is_compressed(mapped: Any) -> bool:
 
 
 def _table(data: bytes, place: int) -> int:
-    """Where the table lies that this place of a flatbuffer points to."""
+    """Position of the table that this place of a flatbuffer points to."""
     return place + int.from_bytes(data[place : place + 4], "little")
 
 
 def _field(data: bytes, table: int, number: int) -> int:
-    """Where a field of a table lies, or 0 if it is not there."""
+    """Position of a field of a table, or 0 if it is not there."""
     fields = table - int.from_bytes(data[table : table + 4], "little", signed=True)
     has, place = int.from_bytes(data[fields : fields + 2], "little"), fields + 4 + 2 * number
     offset = int.from_bytes(data[place : place + 2], "little") if place < fields + has else 0

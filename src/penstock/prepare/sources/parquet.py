@@ -34,11 +34,11 @@ _AS_SURVEYED = {
 }
 # Longer rows are decoded one by one. A batch that grows while a large row is added takes a fourth copy of that row.
 _LONG_ROW = 64 << 10
-# Long text may be stored once for thousands of rows: the footer, and the first rows, then say nothing of its length.
-# Where values take more than this in the file, a batch has few rows.
+# Long text may be stored once for thousands of rows. Then the footer and the first rows do not tell how long it is.
+# Where values take more than this in the file, a batch has few rows anyway.
 _LONG_VALUE = 1 << 10
 _ROWS_OF_CODES = 1 << 10
-# Bytes of a decoded value, at least: lists of millions of equal numbers take a few bytes in the file.
+# Least bytes of a decoded value: lists of millions of equal numbers take a few bytes in the file.
 _WIDTHS = {"BOOLEAN": 1 / 8, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 _SMALL_FILE = 64 << 10  # read whole by a survey: there may be a hundred thousand, and every read has its price
 
@@ -151,13 +151,13 @@ def _bytes_of(chunks: Iterable[pq.ColumnChunkMetaData]) -> int:
 
 
 def _decoded_bytes(chunks: Iterable[pq.ColumnChunkMetaData]) -> float:
-    """Bytes that chunks decode to, at least: of text as much as the file says, which may be its codes."""
+    """Least decoded bytes of chunks. For text it is the size in the file, which may be that of its codes."""
     sizes = (max(each.total_uncompressed_size, each.num_values * _WIDTHS.get(each.physical_type, 0)) for each in chunks)
     return float(sum(sizes))
 
 
 def _most_rows(file: pq.ParquetFile, group: int, at_once: int, segment: Segment, reading: Reading) -> int:
-    """Rows that decode to little enough, even if each has the longest value of its dictionary."""
+    """Most rows whose decoded size is bounded, even if each has the longest value of its dictionary."""
     metadata, most_bytes = file.metadata.row_group(group), MOST_GROWTH * reading.bytes_at_once
     coded = {
         each.path_in_schema: each.num_values / max(metadata.num_rows, 1)
@@ -230,7 +230,7 @@ def _read_group(
             yield from sound_rows(batch.select(list(reading.columns)), ordinal, segment, reading)
             ordinal += batch.num_rows
             seen += batch.num_rows
-    except MemoryError:  # that says nothing of the file: the task is tried again with less
+    except MemoryError:  # the file is not to blame: the task is tried again with less
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnreadablePart(segment, group, first, count, first_line(error)) from error

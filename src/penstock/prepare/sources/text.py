@@ -64,7 +64,7 @@ def _document(segment: Segment, repair: bool, allowed: int) -> Rows:
             return _none(segment, error.begin, _too_long(), TOO_LONG)
         detail = f"it has more than the {allowed:,} bytes that this memory allows a document"
         return _none(segment, error.begin, detail, bad_records.TOO_LARGE_RECORD)
-    except MemoryError:  # that says nothing of the file: the task is tried again with less
+    except MemoryError:  # the file is not to blame: the task is tried again with less
         raise
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, 0, 1, str(error).partition("\n")[0], "unreadable file") from error

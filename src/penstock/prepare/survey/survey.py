@@ -46,7 +46,7 @@ class Survey:
     hashed: str = ""  # column of the input with the text of documents, where their hashes are kept
     lineage: Lineage | None = None  # of all origins; None if they are not kept
     divided_by: tuple[dict[str, Any], ...] = ()  # splits by hash of which the input is only a part
-    decoded_bytes: int = 0  # of lists and of compressed batches, at least, as their files tell
+    decoded_bytes: int = 0  # at least, of lists and compressed batches, as their files say
 
     @property
     def origin_columns(self) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def _measured(metrics: Metrics) -> Observer | None:
 
 
 def _warn(event: Event) -> None:
-    """Where nobody looks on, a run that waits for workers says so all the same."""
+    """A run that waits for workers says so, even where no progress is shown."""
     if event["event"] in ("no_worker", "worker_left"):
         from penstock.show.running.notices import notices
 

@@ -70,7 +70,7 @@ class RayEngine:
             self._is_open = False
             try:
                 self._calls.close()
-            finally:  # a cluster that does not answer may still have been started here
+            finally:  # also if the cluster does not answer: this run may have started it
                 self._cluster.leave()
 
     # Nodes.

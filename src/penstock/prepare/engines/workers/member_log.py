@@ -22,7 +22,7 @@ from penstock.base.stores.store import Store
 _NOTHING = {"tasks": 0, "rows": 0, "retries": 0, "stalls": 0}
 _COUNTED = {"task": "tasks", "retry": "retries", "stall": "stalls"}
 _STATUS = {"member", "memory", "file", "rows", "workers"}  # keys that a status has
-_TASK = {"task", "rows", "seconds", "attempts"}  # and what is told of a task
+_TASK = {"task", "rows", "seconds", "attempts"}  # keys of a finished task
 _LEFT = {"member", "error", "what", "where", "next_step"}
 _FACTS = {"task": _TASK, "worker_left": _LEFT, "worker_clock": {"member", "ahead"}}
 _TOLD = ("task", "retry", "alone", "lost_file", "stall", "worker_left", "worker_clock")
@@ -51,7 +51,7 @@ class MemberLog(EventLog):
         super().sample(**facts, **self._facts, peak=self._peak, cpu_seconds=_cpu_seconds())
 
     def write_status(self, **facts: Any) -> None:
-        """Write the status at once: in a short run, no sample has been written before run.json."""
+        """Write the status now: run.json needs it, and a short run has written no sample."""
         status = {**self._last, **self._facts, "peak": self._peak, "cpu_seconds": _cpu_seconds(), **facts}
         with suppress(Exception):  # the run is over, or its folder cannot be written; nothing here decides a byte
             self._store.commit_bytes(f"{self._place}.json", json.dumps(status).encode())
@@ -63,9 +63,9 @@ class MemberLog(EventLog):
 
 
 def say_left(store: SharedStore, error: PenstockError) -> None:
-    """Tell the watcher why this member has ended, or cannot join. Only adds to its log: the disk may be full."""
+    """Tell the watcher why this member has ended or cannot join. This only appends to a log: the disk may be full."""
     facts = {key: value for key, value in error.as_dict().items() if key in _LEFT}
-    line = json.dumps({"event": "worker_left", "member": store.member, **facts})  # ASCII: paths may be no UTF-8
+    line = json.dumps({"event": "worker_left", "member": store.member, **facts})  # ASCII: paths may be invalid UTF-8
     with suppress(PenstockError):  # no room for it, or the run is over
         file = store.append(run_folder(store.token, f"{MEMBERS}/{store.member}.jsonl"))
         try:
@@ -112,7 +112,7 @@ class Heard:
 
 
 def _is_told(event: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether a member says such things. What is damaged here must not end a run: nothing in it decides a byte."""
+    """Whether it is a whole event of a member. Damaged lines must not end a run: nothing in them decides a byte."""
     if not isinstance(event, dict) or event.get("event") not in _TOLD or "name" in event:
         return False
     return event.keys() >= _FACTS.get(event["event"], set()) and isinstance(event.get("ahead", 0), int | float)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SAMPLE_SECONDS = 0.5
 _SILENT_SECONDS = 15.0  # the status of a member that is older says nothing about now
-_LONELY_SECONDS = 10.0  # without any sign of life: a worker that joins plans first
+_LONELY_SECONDS = 10.0  # without a sign of life until people are told: a worker that joins plans first
 _UNTOLD_SECONDS = 2.0  # a new row waits so long for the log of the member that wrote it, which may have died
 
 
@@ -94,7 +94,7 @@ class Onlooker:
         self._look_for_life(bool(live))
 
     def _look_for_life(self, is_live: bool) -> None:
-        """Say once that no worker is left. One that finishes the dataset, or reads one long batch, holds a claim."""
+        """Say once that no worker is left. A claim is a sign of life too: of finishing, or of a long batch."""
         if is_live or self._leases.are_held():
             self._sign, self._is_lonely = time.monotonic(), False
         elif not self._is_lonely and time.monotonic() - self._sign >= _LONELY_SECONDS:

@@ -29,7 +29,7 @@ class FromBuckets(Source):
     written: FileFacts | None = None  # the same, when it is there
 
     def ready(self, root: str) -> Self:
-        """Write the catalogue: so the index of each spill is read once, and not by every task."""
+        """Write the catalogue, so that the index of each spill is read once, not by every task."""
         return replace(self, written=write_places(open_store(root), self.catalogue, self.spills, self.buckets))
 
     @property

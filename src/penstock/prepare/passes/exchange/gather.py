@@ -16,8 +16,8 @@ from penstock.prepare.rows.order import Bucket, Exchange
 from penstock.prepare.stages.interfaces import Exchanges
 
 BUCKETS = "buckets"
-# A bucket with so large a part of all rows is sorted at once, where memory allows: keys are often that uneven. One that
-# is cut is read five times, by one worker, while the others wait.
+# A bucket of up to a twelfth of all rows is sorted at once, where memory allows: keys are often that uneven. One that
+# is cut is read five times by one worker, while the others wait.
 _SHARE_OF_A_KEY = 12
 _MOST_SORTED = 1 << 30  # what Arrow's 32-bit offsets of text hold with room to spare
 

@@ -24,8 +24,8 @@ class Match(Ranged):
 
     @property
     def held_bytes(self) -> int:
-        """2**18 keys of 20 bytes and what sorting takes, the blocks of a range and of all that earlier jobs have left,
-        and what a process keeps of each file."""
+        """Bytes of 2**18 keys, of sorting them, of the blocks of a range and of all keys of earlier jobs, and of what a
+        process keeps of each file. A key has 20 bytes."""
         known = self.remembered.runs if self.remembered else ()
         keys = self.job.rows // self.task_count + sum(each.facts["keys"] for each in known)
         return (64 << 20) + kept_bytes(len(self.job.survey.slices) + len(known), keys)

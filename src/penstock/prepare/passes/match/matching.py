@@ -36,7 +36,7 @@ _KEYS_AT_ONCE = 1 << 18  # some 40 MB while they are sorted
 
 @dataclass(frozen=True)
 class MatchWork(RangedWork):
-    keys: RunRanges  # of each slice, in their order
+    keys: RunRanges  # one file per slice, in the order of slices
     remembered: Remembered | None
 
     @property

@@ -30,8 +30,8 @@ _PAIRS_AT_ONCE = 1 << 17
 @dataclass(frozen=True)
 class ChooseWork(RangedWork):
     similar: RunRanges
-    signed: tuple[FileFacts, ...]  # of each slice, in their order
-    documents: tuple[int, ...]  # of each slice
+    signed: tuple[FileFacts, ...]  # one file per slice, in the order of slices
+    documents: tuple[int, ...]  # by slice
 
     @property
     def read(self) -> tuple[FileFacts, ...]:

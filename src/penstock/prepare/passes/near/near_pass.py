@@ -12,8 +12,8 @@ from penstock.prepare.rows.container import FORMAT
 from penstock.prepare.stages.dedup.near.near_dedup import VERSION, NearDedup
 
 BYTES_PER_BLOCK = 128  # of a block's line in the index of its file, and in the table of a range
-_BANDS_PER_RANGE = 480_000  # pairing halves such a range once, with room for unequal halves
-_BYTES_PER_FILE = 4 << 10  # of an open file and of blocks at both ends of a range, for each slice: measured 1.7 kB
+_BANDS_PER_RANGE = 480_000  # pairing halves such a range once; the halves may be unequal
+_BYTES_PER_FILE = 4 << 10  # per slice: an open file, and blocks at both ends of a range. Measured: 1.7 kB
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class NearPass(Ranged):
         return max(1, min(MOST_RANGES, -(-self.job.rows * self.near.banding.bands // _BANDS_PER_RANGE)))
 
     def files_of(self, left: Left, number: int, edges: tuple[int, ...] = (0,)) -> RunRanges:
-        """Files that pass `number` has left, and where this pass looks for ranges of them."""
+        """Files of pass `number`, and the catalogue in which this pass finds their ranges."""
         return RunRanges(f"{FOLDER}/{self.number}-{number}.places", spills_of(left.rows[number]), edges)
 
     @property
@@ -52,6 +52,6 @@ class NearPass(Ranged):
 
     @property
     def held_bytes(self) -> int:
-        """Pieces, every file that it reads, open, and the blocks of its range."""
+        """Bytes of pieces, of all files that it reads (they stay open), and of the blocks of its range."""
         blocks = int(self.job.rows * self.blocks_per_row) // self.task_count
         return self.piece_bytes + blocks * BYTES_PER_BLOCK + len(self.job.survey.slices) * _BYTES_PER_FILE

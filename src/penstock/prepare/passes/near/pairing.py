@@ -43,7 +43,7 @@ _KNOWN = np.dtype([("key", "<u8"), ("rank", "<u8"), ("document", "<u8")])
 
 @dataclass(frozen=True)
 class PairWork(RangedWork):
-    signed: RunRanges  # of each slice, in their order
+    signed: RunRanges  # one file per slice, in the order of slices
 
     @property
     def read(self) -> tuple[FileFacts, ...]:

@@ -39,8 +39,8 @@ _HASHES_AT_ONCE = 1 << 21  # of sets: 16 MiB, and as much again while they are c
 
 @dataclass(frozen=True)
 class VerifyWork(RangedWork):
-    pairs: RunRanges  # in ranges of the documents of whole slices
-    sets: RunRanges  # of each slice, in their order: one range, since a document's pairs are anywhere
+    pairs: RunRanges  # each range has the documents of whole slices
+    sets: RunRanges  # one file per slice, in order. One range: a pair may be of any two slices
     threshold: float
 
     @property

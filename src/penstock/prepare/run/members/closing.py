@@ -39,7 +39,7 @@ def close(plan: Plan, store: SharedStore, leases: Leases, left: Left, progress: 
 
 @contextmanager
 def _hold_others(plan: Plan) -> Iterator[None]:
-    """Wait for what a member holds that was stopped, or died, while it finished the dataset."""
+    """Like `hold_others`, but waits for a member that was stopped or died while it finished the dataset."""
     deadline = time.monotonic() + _LOCK_SECONDS
     with ExitStack() as stack:
         while True:

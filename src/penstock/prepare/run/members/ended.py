@@ -8,8 +8,8 @@ from penstock.shards.manifest import MANIFEST
 
 
 def conclude(store: Store, plan: Plan) -> None:
-    """End the run, and remove what a member leaves if it dies just after it wrote the manifest. One that is only slow
-    must not remove the same files at the same time."""
+    """End the run, so that a slow member cannot remove files at the same time. Then remove what a member leaves if it
+    dies just after it wrote the manifest."""
     end_runs_of_members(store)
     remove_scaffolding(store)
     if is_redoing(store, plan):

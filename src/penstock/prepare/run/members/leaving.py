@@ -15,8 +15,8 @@ from penstock.shards.manifest import MANIFEST
 
 @contextmanager
 def leaving(store: SharedStore, board: Board) -> Iterator[None]:
-    """Report an error that no member can avoid to the others. They go on after an error of this machine alone, and the
-    watcher names it."""
+    """Report an error to the other members if they would meet it too. If it is of this machine alone, they go on, and
+    the watcher names it."""
     try:
         with _swept(store):
             yield
@@ -45,7 +45,7 @@ def leaving(store: SharedStore, board: Board) -> Iterator[None]:
 
 @contextmanager
 def _swept(store: SharedStore) -> Iterator[None]:
-    """Remove the unfinished files of this member when it ends. On a full disk, that makes room for its last words."""
+    """Remove the unfinished files of this member when it ends. On a full disk, that frees room to log the error."""
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from penstock.prepare.run.members.closing import close
 from penstock.prepare.run.members.leaving import leaving
 from penstock.prepare.run.progress import Progress
 
-_NOTED_SECONDS = 60.0  # a difference of clocks that people are told of
+_NOTED_SECONDS = 60.0  # people are told of clocks that differ by more
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Member:
         return done
 
     def _compare_clocks(self, leases: Leases, log: MemberLog) -> None:
-        """The run began at a time of the storage's clock; `progress` counts with ours."""
+        """Move the start of the run from the storage's clock to that of this machine, which `progress` uses."""
         ahead = leases.clock_ahead()
         self.progress.started += ahead
         if abs(ahead) > _NOTED_SECONDS:

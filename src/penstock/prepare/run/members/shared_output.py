@@ -41,7 +41,7 @@ def _refuse_unwritten(plan: Plan) -> None:
 
 
 def _is_readable(items: Items) -> bool:
-    """Whether a job file with these items names the same ones."""
+    """Whether the items are the same after they were written to a job file and read again."""
     try:
         read = read_yaml(job_text({"items": items.written}))["items"]
     except YAMLError:

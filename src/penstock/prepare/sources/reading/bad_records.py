@@ -137,7 +137,7 @@ def _whole(data: Chunk, starts: Array, ends: Array, parser: Parser) -> pa.Record
 def _parsed(data: Bytes, count: int, parser: Parser) -> pa.RecordBatch | None:
     try:
         batch = parser.parse(data)
-    except MemoryError:  # that says nothing of the record: the task is tried again with less
+    except MemoryError:  # the record is not to blame: the task is tried again with less
         raise
     except pa.ArrowException:
         return None

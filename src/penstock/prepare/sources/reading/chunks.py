@@ -103,7 +103,7 @@ def read_chunks(segment: Segment, size: int, ends: Ends, most: int) -> Iterator[
                 yield from _parts_of(chunk, most)
             elif chunk:
                 yield chunk
-    except MemoryError:  # that says nothing of the file: the task is tried again with less
+    except MemoryError:  # the file is not to blame: the task is tried again with less
         raise
     except (pa.ArrowException, OSError) as error:
         raise UnreadablePart(segment, 0, segment.ordinal, -1, str(error).partition("\n")[0]) from error

@@ -19,7 +19,7 @@ from penstock.prepare.sources.reading.bad_records import TOO_LARGE_RECORD
 from penstock.prepare.sources.reading.bad_text import as_binary, sound_text
 from penstock.prepare.sources.slices import Segment
 
-MOST_GROWTH = 16  # a batch of text that a file stores once for many rows may decode to so many times its size
+MOST_GROWTH = 16  # times its size, to which a batch may decode if the file stores text once for many rows
 
 
 def is_bytes(kind: pa.DataType) -> bool:

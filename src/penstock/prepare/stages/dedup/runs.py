@@ -28,8 +28,8 @@ KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
 KEYS = f"{STATE}/keys"
 ENTRY = np.dtype([*KEY.descr, ("number", "<u4")])  # of a row of this job: its number among those of its slice
 _BLOCK = np.dtype([("start", "<i8"), ("count", "<i8"), ("first", "<u8"), ("last", "<u8"), ("checksum", "<u8")])
-_ORDERED = np.dtype([*_BLOCK.descr, ("first_low", "<u8"), ("last_low", "<u8")])  # where both words divide ranges
-_LOWS = "lows"  # an array of those second words, of the first and the last entry of each block
+_ORDERED = np.dtype([*_BLOCK.descr, ("first_low", "<u8"), ("last_low", "<u8")])  # if ranges are divided by both words
+_LOWS = "lows"  # array: second words of the first and the last entry of each block
 ENTRIES = "entry"  # in an index: the type of its entries
 _BLOCK_KEYS = 512  # 10 kB: what is read too much at either end of a range
 _BLOCKS_AT_ONCE = 128
@@ -71,7 +71,7 @@ def repeats(keys: Array) -> Array:
 class RunsWriter:
     """Takes sorted runs, and arrays beside them in `file`; the file appears when the stack is left.
 
-    If entries are `ordered` by both of their words, its table has the second ones too.
+    If entries are `ordered` by both of their words, the table has the second words too.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ def open_index(store: Store, facts: FileFacts) -> Container:
 
 
 def open_runs(store: Store, facts: FileFacts) -> RunsFile:
-    """The same, for its runs. No other task of this process keeps its blocks."""
+    """Runs of a file. The process does not keep their blocks for other tasks."""
     file = open_index(store, facts)
     return RunsFile(file, entry_of(file.facts), _table_of(file))
 
@@ -181,7 +181,7 @@ def runs_at(store: Store, facts: FileFacts, dtype: np.dtype[Any], blocks: Array)
 
 
 def read_table(store: Store, facts: FileFacts) -> tuple[Any, Array]:
-    """Entry, as in an index, and table of blocks of such a file. The process keeps nothing of it."""
+    """Type of the entries, as in an index, and the table of blocks. The process keeps neither."""
     container.refuse_other_size(store, facts, _WORDS)
     with container.Stored(store, facts.file).opened() as held:
         file = container.open_container(held, _WORDS, facts.digest)

@@ -9,5 +9,5 @@ from penstock.prepare.plan.projection import projection
 
 
 def nodes_facts(asked: AskedNodes | None, plan: Plan) -> dict[str, Any] | None:
-    """None if nobody asks. `start_seconds` has what planning took in this very process: a run plans as well."""
+    """None if no nodes are asked about. `start_seconds` includes what planning took here: a run plans as well."""
     return None if asked is None else projection(plan, asked.on(plan.config.memory, plan.means), process_age())
