@@ -233,6 +233,7 @@ def test_what_is_gone_when_the_job_is_run_again_is_made_again(tmp_path, monkeypa
     assert not list((tmp_path / "out" / ".penstock").glob("tmp/*"))
 
 
+@pytest.mark.proof
 def test_a_worker_needs_no_spill_of_a_pass_that_is_finished(tmp_path, monkeypatch):
     store = _begun(_job(tmp_path))
     _die_at("run.before_clean_up", tmp_path / "out", monkeypatch)
@@ -352,6 +353,7 @@ def test_items_that_a_job_file_cannot_hold_are_refused(tmp_path, items):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("items", [40, ["3", "5"], [{"from": 1, "to": [2, 0.5]}, None]])
 def test_workers_make_samples_of_the_items_of_a_job_file(tmp_path, items):
     (tmp_path / "own_samples.py").write_text(SAMPLES)
@@ -364,6 +366,7 @@ def test_workers_make_samples_of_the_items_of_a_job_file(tmp_path, items):
     assert made[0] == made[1]
 
 
+@pytest.mark.proof
 def test_the_record_of_a_run_shorter_than_a_sample_names_its_worker(tmp_path):
     store = _begun(_job(tmp_path))
     worked = work(store.root, memory="2GB", workers="0")
@@ -426,6 +429,7 @@ def test_an_error_that_the_others_cannot_be_told_is_raised_all_the_same(tmp_path
         raise InputError("what counts")
 
 
+@pytest.mark.proof
 def test_a_run_is_over_before_what_its_workers_have_left_is_removed(tmp_path, monkeypatch):
     job = _job(tmp_path)
     store = _begun(job)
