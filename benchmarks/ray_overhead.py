@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 from benchmarks.figures import Figures, show
 from benchmarks.make_events import make_events, make_recipe
 from benchmarks.watch import settle, timed
+from penstock.base.stores import open_store
+from penstock.shards.manifest import dataset_id
 
 AIM = 1.15
 ENGINES = ("local", "ray")
@@ -63,7 +65,7 @@ def run(engine: str, data: Path, folder: Path, memory: str) -> Times:
     lines = (output / ".penstock" / "events.jsonl").read_text().splitlines()
     events: list[dict[str, Any]] = [json.loads(line) for line in lines]
     passes = sum(event["seconds"] for event in events if event["event"] == "pass_done")
-    return Times(cost.wall_seconds, passes, json.loads((output / "manifest.json").read_text())["dataset"])
+    return Times(cost.wall_seconds, passes, dataset_id(open_store(output)))
 
 
 def tell(times: dict[str, list[Times]], folder: Path, events: int) -> None:
