@@ -71,7 +71,7 @@ class Container:
 
     @property
     def requirement(self) -> str:
-        """What pip installs: this version of penstock with the extras that the job needs."""
+        """Requirement for pip: this version of penstock with the extras that the job needs."""
         return f"penstock{self.extras_text}=={own_version()}"
 
     @property
